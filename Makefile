@@ -1,0 +1,60 @@
+# One line each: what a target does stands beside it. `make demo` and `make test` need only
+# Python 3.11+, a Rust toolchain and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+RUST := $(shell find rust Cargo.toml Cargo.lock -name '*.rs' -o -name '*.toml' -o -name '*.lock' 2>/dev/null)
+
+.PHONY: setup build demo check format test test-rust test-python bench clean
+.DEFAULT_GOAL := test
+
+setup: $(STAMP)          ## the virtual environment with the package and its tools
+
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null || { echo "error: Python 3.11 or newer is needed ($(PYTHON) was not found)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; $(PYTHON) is older. Try make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+
+$(VENV)/.dependencies: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install -q --group dev
+	@touch $@
+
+$(STAMP): $(VENV)/.dependencies $(RUST)
+	@command -v cargo >/dev/null || { echo "error: a Rust toolchain is needed to build the native core (cargo was not found): see rustup.rs" >&2; exit 1; }
+	$(BIN)/maturin develop --release --quiet
+	@touch $@
+
+demo: $(STAMP)           ## emulated workers, agent programs, and what scheduling gained
+	$(BIN)/python -m bench.demo
+
+check: $(STAMP)          ## everything a machine can judge without running the tests
+	cargo fmt --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	sh bench/walls.sh
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/python -m mypy.stubtest thunder_router._core
+	$(BIN)/lint-imports
+
+format:                  ## let the formatters have their way
+	cargo fmt
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+test: test-rust test-python
+
+test-rust: $(STAMP)
+	cargo test --quiet --workspace
+
+test-python: $(STAMP)
+	$(BIN)/pytest -q
+
+bench: $(STAMP)          ## the measured tables of bench/README.md
+	cargo bench --quiet
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf $(VENV) target dist

@@ -1,0 +1,1 @@
+"""thunder-router: schedules whole agent runs over SGLang workers."""

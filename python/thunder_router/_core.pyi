@@ -1,0 +1,411 @@
+"""The native core: three rooms of Rust behind one module. This stub is its manual.
+
+`Scheduler` decides, `scan_request` and `ResponseScanner` read bytes, `Engine` emulates a worker.
+Nothing in here reads a clock, logs, opens a socket, starts a thread or calls Python. Times are
+integer milliseconds of any monotonic clock, token counts are integers, ids are non-negative
+integers but for programs and groups, which are strings.
+"""
+
+from typing import Final, Literal, final
+
+__version__: Final[str]
+
+# --- scheduler ---------------------------------------------------------------------------------
+
+PolicyName = Literal["off", "paper", "adaptive"]
+
+@final
+class SchedulerConfig:
+    """The scheduler's constants; `thunder_router.config.SchedulingSettings` is where they default.
+
+    Raises:
+        ConfigError: a value is out of range or contradicts another; the message names both.
+    """
+
+    def __new__(
+        cls,
+        *,
+        policy: PolicyName,
+        tick_ms: int,
+        queue_limit: int,
+        hold_limit_ms: int,
+        paper_tick_ms: int,
+        paper_half_life_ms: int,
+        paper_lambda_max: float,
+        paper_lambda_min: float,
+        event_driven: bool,
+        shared_prefix: bool,
+        origin_affinity: bool,
+        growth_steps_paused: float,
+        growth_steps_new: float,
+        margin_min: float,
+        margin_max: float,
+        displacement_eta: float,
+        lease_ms: int,
+        lease_min_ms: int,
+        idle_timeout_ms: int,
+        aimd: bool,
+        aimd_raise_above: float,
+        aimd_lower_below: float,
+        aimd_cap: float,
+        reservation_ms: int | None,
+        time_slice_ms: int | None,
+        time_slice_restore_factor: float,
+        mark_running_above: float,
+        host_tier: bool,
+        weight_sync_timeout_ms: int,
+    ) -> SchedulerConfig: ...
+
+@final
+class Admit:
+    """Send this request to this (worker, DP rank) now."""
+
+    __match_args__ = ("request", "worker", "rank")
+    request: Final[int]
+    worker: Final[int]
+    rank: Final[int]
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Hold:
+    """Keep this request waiting; a later tick admits or rejects it."""
+
+    __match_args__ = ("request",)
+    request: Final[int]
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Reject:
+    """Answer this request with an error; it is forgotten.
+
+    `kind` is fit for a metric label: `queue_full` and `hold_limit` are 429, `oversize` is 413,
+    `no_worker` is 503.
+    """
+
+    __match_args__ = ("request", "kind", "retry_after_ms")
+    request: Final[int]
+    kind: Final[Literal["queue_full", "hold_limit", "oversize", "no_worker"]]
+    retry_after_ms: Final[int]
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Pause:
+    """The program gave up its place on this worker: its next turn waits in the global queue."""
+
+    __match_args__ = ("program", "worker", "rank")
+    program: Final[str]
+    worker: Final[int]
+    rank: Final[int]
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Restore:
+    """The paused program has a place again; the `Admit` of its request comes with it."""
+
+    __match_args__ = ("program", "worker", "rank")
+    program: Final[str]
+    worker: Final[int]
+    rank: Final[int]
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Prepare:
+    """This waiting program's turn comes soon: get its tool environment ready."""
+
+    __match_args__ = ("program", "expected_wait_ms")
+    program: Final[str]
+    expected_wait_ms: Final[int]
+    @property
+    def reason(self) -> str: ...
+
+@final
+class Expire:
+    """The program was silent beyond its idle time-out and is forgotten."""
+
+    __match_args__ = ("program",)
+    program: Final[str]
+    @property
+    def reason(self) -> str: ...
+
+Decision = Admit | Hold | Reject | Pause | Restore | Prepare | Expire
+
+@final
+class ProgramView:
+    """One program as it stands, for people and the API; never for deciding."""
+
+    program: Final[str]
+    generation: Final[int]
+    group: Final[str | None]
+    phase: Final[Literal["reasoning", "acting"]]
+    status: Final[Literal["new", "active", "paused"]]
+    worker: Final[int | None]
+    rank: Final[int | None]
+    origin: Final[tuple[int, int] | None]
+    context_tokens: Final[int]
+    in_flight: Final[int]
+    waiting: Final[int]
+    steps: Final[int]
+    idle_ms: Final[int]
+    held_ms: Final[int]
+
+@final
+class WorkerView:
+    """One (worker, DP rank) budget as it stands, for people and the API."""
+
+    worker: Final[int]
+    rank: Final[int]
+    state: Final[Literal["ready", "unready", "draining", "down"]]
+    device_tokens: Final[int | None]
+    host_tokens: Final[int]
+    charged_tokens: Final[int]
+    shared_tokens: Final[int]
+    free_tokens: Final[int | None]
+    margin_tokens: Final[int]
+    programs: Final[int]
+    reasoning: Final[int]
+    acting: Final[int]
+    in_flight: Final[int]
+
+@final
+class Scheduler:
+    """Programs, workers and the global waiting queue. Events in, decisions out of `tick`.
+
+    Every event method costs O(log n), returns nothing but what it says, and raises a
+    `SchedulerError` when it makes no sense; the state is then unchanged. Threads may share one.
+
+    A request's life: `arrive`, then `tick` yields `Admit`, `Hold` or `Reject` for it; a held one is
+    admitted or rejected by a later tick; an admitted one ends with exactly one of `finished`,
+    `failed` or `cancelled` (or goes back to its old place in the queue by `bounced`).
+    """
+
+    def __new__(cls, config: SchedulerConfig) -> Scheduler: ...
+
+    # Workers. The unit is the (worker, DP rank) pair: KV capacity is per rank.
+    def worker_up(
+        self,
+        worker: int,
+        rank: int,
+        *,
+        device_tokens: int | None,
+        host_tokens: int = 0,
+        write_back: bool = False,
+        prefill_us_per_token: float,
+        prefill_ns_per_token2: float,
+        load_back_us_per_token: float,
+        sessions: bool,
+        now_ms: int,
+    ) -> None:
+        """The rank serves, with this KV capacity in tokens; also a change of capacity.
+
+        `device_tokens` None: unknown, so requests pass through unscheduled. `host_tokens`:
+        HiCache's host tier, 0 without one. Prefill of c tokens at context x takes
+        c·(a + b·x): a in µs per token, b in ns per token and token of context.
+        `sessions`: the engine can be told which program's KV to drop first.
+        """
+    def worker_unready(self, worker: int, now_ms: int) -> None:
+        """Every rank takes no new work for now; its programs keep their places."""
+    def worker_draining(self, worker: int, now_ms: int) -> None:
+        """Programs leave as they turn; nothing new comes."""
+    def worker_down(self, worker: int, now_ms: int) -> None:
+        """Gone: its programs are queued or placed elsewhere with their sizes, no KV anywhere.
+
+        Requests in flight there stay until the caller ends or bounces them.
+        """
+    def kv_flushed(self, worker: int, now_ms: int) -> None:
+        """The engine dropped its KV cache (weights changed, /flush_cache)."""
+    def weight_sync_begin(self, now_ms: int) -> None:
+        """Admit nothing until `weight_sync_end`, or until the watchdog's time is over."""
+    def weight_sync_end(self, now_ms: int) -> None:
+        """Proceed; KV residency is zero everywhere."""
+
+    # Requests.
+    def arrive(
+        self,
+        request: int,
+        *,
+        program: str | None,
+        group: str | None = None,
+        prompt_tokens: int,
+        prefix: int | None = None,
+        now_ms: int,
+    ) -> None:
+        """A request came. `prompt_tokens`: estimated. `prefix`: identity of its leading system
+        prompt and tools, for the shared prefix. `program` None: accounted for alone.
+
+        Raises:
+            DuplicateRequestError: the id is held or in flight.
+        """
+    def bounced(self, request: int, now_ms: int) -> None:
+        """Its worker refused it before it started: back to its place, and not that worker again."""
+    def progress(self, request: int, decoded_tokens: int, now_ms: int) -> None:
+        """`decoded_tokens` so far, in total."""
+    def finished(
+        self,
+        request: int,
+        *,
+        prompt_tokens: int | None,
+        completion_tokens: int | None,
+        cached_tokens: int | None = None,
+        cached_host_tokens: int | None = None,
+        tool: str | None = None,
+        now_ms: int,
+    ) -> None:
+        """Answered whole. None where the answer did not say: the estimate then stands.
+
+        `cached_tokens`: prompt tokens found in any cache; `cached_host_tokens`: those of them in
+        the host tier. `tool`: the kind of tool that the answer called.
+        """
+    def failed(self, request: int, now_ms: int) -> None:
+        """Ended by an error at any stage: the program keeps its size."""
+    def cancelled(self, request: int, now_ms: int) -> None:
+        """The client left, held or in flight. A held one leaves no trace."""
+
+    # Programs.
+    def release(self, program: str, now_ms: int) -> bool:
+        """The program ended. True if it was known. In-flight requests still end on their own."""
+    def pause(self, program: str, now_ms: int) -> None:
+        """An operator's pause: held until `restore`, whatever room there is."""
+    def restore(self, program: str, now_ms: int) -> None:
+        """Ends an operator's pause."""
+    def remember(
+        self,
+        program: str,
+        *,
+        group: str | None,
+        context_tokens: int,
+        worker: int | None,
+        rank: int | None,
+        idle_ms: int,
+        now_ms: int,
+    ) -> None:
+        """Takes a program over from a snapshot of an earlier run: acting, nothing in flight."""
+
+    # Deciding.
+    def tick(self, now_ms: int) -> list[Decision]:
+        """All decisions due now, in the order in which to carry them out."""
+    def next_tick_ms(self, now_ms: int) -> int | None:
+        """Milliseconds until `tick` must be called again without any event; None: no need.
+
+        Every event may change the answer. Spurious calls of `tick` are harmless.
+        """
+
+    # Looking.
+    def program(self, program: str, now_ms: int) -> ProgramView | None: ...
+    def programs(self, now_ms: int) -> list[ProgramView]: ...
+    def workers(self, now_ms: int) -> list[WorkerView]: ...
+    def counts(self) -> dict[str, int]:
+        """`programs`, `active`, `paused`, `waiting`, `in_flight`, `workers`: O(1)."""
+    def check(self) -> None:
+        """Recounts everything from nothing.
+
+        Raises:
+            InvariantError: a count does not add up; the message says which.
+        """
+
+# --- wire --------------------------------------------------------------------------------------
+
+Dialect = Literal["chat", "completions", "responses", "messages", "generate"]
+
+@final
+class RequestFacts:
+    """What one pass over a request body found. Offsets are into that body."""
+
+    model: Final[str | None]
+    stream: Final[bool]
+    include_usage: Final[bool]
+    """The client asked for the usage chunk itself."""
+    identity: Final[tuple[tuple[str, str], ...]]
+    """Every identity field found, dotted path and value, in the order of the body; integers as
+    decimal strings, other types left out. `metadata.user_id`, `nvext.agent_context.session_id`,
+    `vllm_xargs.agentic_context.program_id` (object or JSON string) and so on: POLICY of identity
+    lives in `identity.py`."""
+    final: Final[bool]
+    """A final signal: `session_final`, `trajectory_final`, `program_done`, `is_last_step`."""
+    final_only: Final[bool]
+    """A final signal with nothing to generate from (no messages, prompt or input)."""
+    docker_ids: Final[tuple[str, ...]]
+    priority: Final[int | None]
+    rid: Final[str | None]
+    n: Final[int]
+    max_new_tokens: Final[int | None]
+    text_bytes: Final[int]
+    """UTF-8 bytes of prompt text, JSON escapes resolved, media left out."""
+    text_chars: Final[int]
+    wide_chars: Final[int]
+    """Characters of scripts that tokenize at about one token each (CJK, Hangul, kana)."""
+    media_items: Final[int]
+    media_bytes: Final[int]
+    token_ids: Final[int]
+    """Exact count where the prompt is token ids (`input_ids`, `prompt: [1, 2]`), else 0."""
+    messages: Final[int]
+    prefix: Final[int | None]
+    """Hash of the leading system prompt and the tools: equal for programs that share them."""
+    def forward(
+        self,
+        body: bytes,
+        *,
+        include_usage: bool,
+        session_id: str | None = None,
+        rid: str | None = None,
+        priority: int | None = None,
+    ) -> bytes:
+        """The bytes for the worker: router-only fields cut, the rest untouched.
+
+        Returns `body` itself where nothing changes. `include_usage` splices
+        `stream_options.include_usage` into a streaming body that lacks it; the other arguments
+        splice a top-level field in where the client set none.
+        """
+
+def scan_request(body: bytes, dialect: Dialect) -> RequestFacts:
+    """One pass, no tree.
+
+    Raises:
+        InvalidBodyError: not a JSON object, a wrong type in a field the router needs, a duplicate
+            top-level key, invalid UTF-8, or nested deeper than 128; the message says where.
+    """
+
+@final
+class ResponseScanner:
+    """Reads an answer as it streams, and passes its bytes on.
+
+    Feed it the decoded body bytes (no transfer coding), any split. The facts are complete once the
+    answer is.
+    """
+
+    def __new__(cls, dialect: Dialect, *, stream: bool, strip_usage: bool) -> ResponseScanner: ...
+    def feed(self, chunk: bytes) -> bytes:
+        """What to send on now: `chunk` itself where nothing is held back or cut.
+
+        With `strip_usage` the usage chunk that the client did not ask for is cut, and a chunk that
+        may be its beginning is held until it is known.
+        """
+    def finish(self) -> bytes:
+        """What was held back, at the end of the answer."""
+    events: Final[int]
+    """Whole SSE events seen."""
+    first_event_error: Final[str | None]
+    """The message, where the first event is an error in a stream that began with 200."""
+    first_event_error_code: Final[int | None]
+    error: Final[str | None]
+    """The message of any error event or body."""
+    done: Final[bool]
+    """The stream said its end: [DONE], message_stop, response.completed, a finish reason."""
+    prompt_tokens: Final[int | None]
+    completion_tokens: Final[int | None]
+    cached_tokens: Final[int | None]
+    cached_host_tokens: Final[int | None]
+    cached_storage_tokens: Final[int | None]
+    decoded_events: Final[int]
+    """Delta events so far: a lower bound of decoded tokens while streaming."""
+    finish_reason: Final[str | None]
+    tools: Final[tuple[str, ...]]
+    """Names of the tools that the answer called, in order, without repeats."""
+    response_id: Final[str | None]
+    weight_version: Final[str | None]
+
+# --- engine ------------------------------------------------------------------------------------

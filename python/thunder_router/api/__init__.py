@@ -1,0 +1,1 @@
+"""The control surface: FastAPI routers, and the app that composes the rooms."""

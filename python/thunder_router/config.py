@@ -1,0 +1,195 @@
+"""Settings: one frozen model, and the only home of default values.
+
+Read in this order, later wins: `thunder.toml` (or `--config FILE`), `THUNDER_*` environment
+variables (`THUNDER_SCHEDULING__TICK_S=0.5`), flags. Names carry their unit. Every field is
+described in docs/configuration.md; a test compares the two.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from thunder_router.errors import ConfigError
+
+__all__ = [
+    "EnvironmentSettings",
+    "PolicyName",
+    "RelaySettings",
+    "SchedulingSettings",
+    "Settings",
+    "WorkerSettings",
+    "load",
+]
+
+PolicyName = Literal["off", "paper", "adaptive"]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SchedulingSettings(_Section):
+    """The scheduler's constants. `None` or a zero switches a piece off where so noted."""
+
+    policy: PolicyName = "adaptive"
+    tick_s: Annotated[float, Field(gt=0, le=60)] = 1.0
+    """Adaptive: seconds between refreshes; freed capacity is used at once all the same."""
+
+    queue_limit: Annotated[int, Field(ge=1)] = 100_000
+    """Held requests above which newcomers are answered 429."""
+    hold_limit_s: Seconds = 3600.0
+    """A request held longer is answered 429; nothing is ever admitted past capacity instead."""
+
+    # policy = "paper": arXiv 2602.13692, equations 7, 10, 11.
+    paper_tick_s: Annotated[float, Field(gt=0)] = 5.0
+    paper_half_life_s: Annotated[float, Field(gt=0)] = 1.0
+    paper_lambda_max: Annotated[float, Field(gt=0, le=1)] = 1.0
+    paper_lambda_min: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+    # policy = "adaptive": each piece has its own switch, so that its effect can be measured.
+    event_driven: bool = True
+    shared_prefix: bool = True
+    origin_affinity: bool = True
+    growth_steps_paused: Annotated[float, Field(ge=0)] = 1.5
+    growth_steps_new: Annotated[float, Field(ge=0)] = 2.5
+    margin_min: Fraction = 0.03
+    margin_max: Fraction = 0.10
+    displacement_eta: Annotated[float, Field(ge=0)] = 0.5
+    """0 never displaces an idle program for a waiting one."""
+    lease_s: Seconds = 30.0
+    lease_min_s: Seconds = 60.0
+    idle_timeout_s: Seconds = 3600.0
+    aimd: bool = True
+    aimd_raise_above: Fraction = 0.06
+    aimd_lower_below: Fraction = 0.03
+    aimd_cap: Fraction = 0.20
+    reservation_s: Seconds | None = 60.0
+    """After this wait the oldest waiter's room is kept for it. `None` switches it off."""
+    time_slice_s: Seconds | None = 600.0
+    time_slice_restore_factor: Annotated[float, Field(ge=0)] = 100.0
+    mark_running_above: Annotated[float, Field(gt=0, le=1)] = 0.97
+    host_tier: bool = True
+    """Count HiCache's host tier as reach when deciding what a restore costs."""
+    weight_sync_timeout_s: Seconds = 300.0
+
+
+class RelaySettings(_Section):
+    """The byte relay."""
+
+    max_body_bytes: Annotated[int, Field(gt=0)] = 64 * 1024 * 1024
+    connect_timeout_s: Seconds = 5.0
+    pool_idle_s: Seconds = 3.0
+    """Shorter than uvicorn's 5 s keep-alive, so that the worker rarely closes first."""
+    first_byte_timeout_s: Seconds | None = None
+    stream_idle_timeout_s: Seconds | None = None
+    request_read_timeout_s: Seconds = 60.0
+    """A client that takes longer to send its headers, or stalls this long in a body, is cut."""
+    keepalive_comment_s: Seconds | None = None
+    """Held streams get an SSE comment this often. `None`: no early 200."""
+    buffer_bytes: Annotated[int, Field(gt=0)] = 256 * 1024
+    """Bytes of an answer held for a slow client before its worker is paused."""
+    passthrough_paths: tuple[str, ...] = (
+        "/v1/embeddings",
+        "/v1/rerank",
+        "/rerank",
+        "/v1/classify",
+        "/classify",
+        "/v1/score",
+        "/encode",
+        "/v1/tokenize",
+        "/tokenize",
+        "/v1/detokenize",
+        "/detokenize",
+        "/v1/messages/count_tokens",
+        "/v1/audio/transcriptions",
+    )
+    """Paths handed to a worker untouched, besides the inference routes."""
+
+
+class WorkerSettings(_Section):
+    """Worker knowledge."""
+
+    urls: tuple[str, ...] = ()
+    api_key: SecretStr | None = None
+    admin_api_key: SecretStr | None = None
+    probe_timeout_s: Seconds = 5.0
+    loads_interval_s: Annotated[float, Field(gt=0)] = 0.25
+    metrics_interval_s: Annotated[float, Field(gt=0)] = 5.0
+    retry_interval_s: Annotated[float, Field(gt=0)] = 1.0
+    """A worker that did not answer is asked again this often."""
+    down_after_s: Seconds = 10.0
+    """Unreachable this long, a worker is down and its programs move; a flap is shorter."""
+    capacity_tokens: Annotated[int, Field(gt=0)] | None = None
+    """Overrides what workers say of their KV cache, per DP rank."""
+    discovery_file: Path | None = None
+
+
+class EnvironmentSettings(_Section):
+    """Tool environments (Docker)."""
+
+    enabled: bool = False
+
+
+class Settings(BaseSettings):
+    """All settings of one router."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="THUNDER_", env_nested_delimiter="__"
+    )
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 30000
+    api_key: SecretStr | None = None
+    admin_key: SecretStr | None = None
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    shutdown_grace_s: Seconds = 30.0
+    scheduling: SchedulingSettings = SchedulingSettings()
+    relay: RelaySettings = RelaySettings()
+    workers: WorkerSettings = WorkerSettings()
+    environments: EnvironmentSettings = EnvironmentSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags over environment over `thunder.toml`."""
+        del dotenv_settings, file_secret_settings
+        return (
+            init_settings,
+            env_settings,
+            TomlConfigSettingsSource(settings_cls, cls.model_config.get("toml_file")),
+        )
+
+
+def load(toml: Path | None = None, **flags: Any) -> Settings:
+    """Settings from `toml` (default: `thunder.toml` where it exists), environment and flags.
+
+    Raises:
+        ConfigError: a value is unknown or out of range; the message names it.
+    """
+    if toml is not None and not toml.is_file():
+        raise ConfigError(f"no such file: {toml}")
+
+    class _Located(Settings):
+        model_config = SettingsConfigDict(toml_file=toml or Path("thunder.toml"))
+
+    try:
+        return _Located(**flags)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigError(f"{where}: {first['msg']}") from error

@@ -1,0 +1,1 @@
+"""Tool environments: what a program owns outside the GPU, and how it goes."""

@@ -1,0 +1,1 @@
+"""The byte relay: one request's way from client to worker and back."""

@@ -1,0 +1,1 @@
+"""Worker knowledge: who serves, what they hold, how they are."""

@@ -1,0 +1,1 @@
+//! The scheduler of thunder-router: programs, workers, queue, policy, decisions. No I/O, no clock.

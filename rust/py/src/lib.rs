@@ -1,0 +1,17 @@
+//! Python bindings: the module `thunder_router._core`.
+//!
+//! The only crate that knows Python. Each room of the Rust side has one file here; nothing
+//! decides anything.
+
+use pyo3::prelude::*;
+
+/// The native core of thunder-router. `_core.pyi` is its manual.
+#[pymodule]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,1 @@
+//! Engine model and workloads: an emulated SGLang worker in virtual time. No I/O, no clock.
