@@ -32,7 +32,7 @@ demo: $(STAMP)           ## emulated workers, agent programs, and what schedulin
 check: $(STAMP)          ## everything a machine can judge without running the tests
 	cargo fmt --check
 	cargo clippy --quiet --workspace --all-targets -- -D warnings
-	sh bench/walls.sh
+	sh rust/walls.sh
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
