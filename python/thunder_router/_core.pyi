@@ -234,8 +234,10 @@ class Scheduler:
         prefix: int | None = None,
         now_ms: int,
     ) -> None:
-        """A request came. `prompt_tokens`: estimated. `prefix`: identity of its leading system
-        prompt and tools, for the shared prefix. `program` None: accounted for alone.
+        """A request came.
+
+        `prompt_tokens`: estimated. `prefix`: identity of its leading system prompt and tools, for
+        the shared prefix. `program` None: accounted for alone.
 
         Raises:
             DuplicateRequestError: the id is held or in flight.
