@@ -5,6 +5,7 @@ variables (`THUNDER_SCHEDULING__TICK_S=0.5`), flags. Names carry their unit. Eve
 described in docs/configuration.md; a test compares the two.
 """
 
+import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -189,6 +190,8 @@ def load(toml: Path | None = None, **flags: Any) -> Settings:
 
     try:
         return _Located(**flags)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{toml or 'thunder.toml'}: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
