@@ -10,6 +10,7 @@
     │   ├── TransitionError         the table of allowed transitions has no such row
     │   └── InvariantError          `check()` found the books wrong
     ├── RequestError                a client's request cannot be served as it stands
+    │   ├── UnauthorizedError
     │   ├── InvalidBodyError        not JSON, wrong types, duplicate keys
     │   ├── BodyTooLargeError
     │   ├── IdentityConflictError   header and body name different programs
@@ -19,10 +20,11 @@
     ├── UpstreamError               a worker broke its side of the exchange
     │   ├── ConnectError            it never saw the request: safe to try elsewhere
     │   ├── WorkerResetError        it went away after the request was sent
+    │   ├── WorkerTimeoutError      it was silent for longer than the settings allow
     │   └── ProtocolError           its bytes are not HTTP/1.1
     └── ClientGoneError             the client left; nobody is there to be answered
 
-`api.errors` owns the one table from these to HTTP status codes and error bodies. A rejection by
+`answers` owns the one table from these to HTTP status codes and error bodies. A rejection by
 the scheduler is first a `Decision`; it becomes `RejectedError` only where it must unwind a request.
 """
 
@@ -43,11 +45,13 @@ __all__ = [
     "SchedulerError",
     "ThunderError",
     "TransitionError",
+    "UnauthorizedError",
     "UnknownProgramError",
     "UnknownRequestError",
     "UnknownWorkerError",
     "UpstreamError",
     "WorkerResetError",
+    "WorkerTimeoutError",
 ]
 
 
@@ -89,6 +93,10 @@ class InvariantError(SchedulerError, AssertionError):
 
 class RequestError(ThunderError, ValueError):
     """A client's request cannot be served as it stands."""
+
+
+class UnauthorizedError(RequestError):
+    """The client's API key is missing or wrong."""
 
 
 class InvalidBodyError(RequestError):
@@ -133,6 +141,10 @@ class ConnectError(UpstreamError):
 
 class WorkerResetError(UpstreamError):
     """The worker went away after the request was sent."""
+
+
+class WorkerTimeoutError(UpstreamError):
+    """The worker was silent for longer than the settings allow."""
 
 
 class ProtocolError(UpstreamError):

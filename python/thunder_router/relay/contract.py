@@ -70,13 +70,13 @@ class Place(Protocol):
     """
 
     @property
-    def worker(self) -> int: ...
+    def worker(self) -> int: ...  # noqa: D102
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int: ...  # noqa: D102
     @property
-    def session_id(self) -> str | None: ...
+    def session_id(self) -> str | None: ...  # noqa: D102
     @property
-    def priority(self) -> int | None: ...
+    def priority(self) -> int | None: ...  # noqa: D102
 
 
 class Ticket(Protocol):
@@ -182,7 +182,7 @@ class Workers(Protocol):
     """Knows the workers, and learns how they behave from the traffic itself."""
 
     def endpoint(self, worker: int) -> Endpoint:
-        """Where this worker listens. Equal endpoints share their idle connections.
+        """Where this worker listens: the same object until something about it changes.
 
         Raises:
             NoWorkerError: the worker is gone.
@@ -192,8 +192,9 @@ class Workers(Protocol):
         """It answered a request with anything but a fault."""
 
     def faulted(self, worker: int, fault: Fault) -> None:
-        """It did not take a connection, went away, broke HTTP, was too slow, or said 500, 502 or
-        504. Client errors, 429 and 503 are no fault: a busy worker is a working one.
+        """It broke its side, as `fault` says; `status` means it answered 500, 502 or 504.
+
+        Client errors, 429 and 503 are no fault: a busy worker is a working one.
         """
 
 
