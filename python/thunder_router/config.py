@@ -25,6 +25,7 @@ __all__ = [
     "RelaySettings",
     "SchedulingSettings",
     "Settings",
+    "WorkerEntry",
     "WorkerSettings",
     "load",
 ]
@@ -116,22 +117,61 @@ class RelaySettings(_Section):
     """Paths handed to a worker untouched, besides the inference routes."""
 
 
+class WorkerEntry(_Section):
+    """One worker, and what its operator knows better than it does.
+
+    A number given here overrides whatever the worker says, per DP rank.
+    """
+
+    url: Annotated[str, Field(pattern=r"^https?://[^/\s]")]
+    api_key: SecretStr | None = None
+    """Sent with inference and questions. `None`: that of the section."""
+    admin_api_key: SecretStr | None = None
+    """Sent with control calls (flush, pause, weights). `None`: the section's, else `api_key`."""
+    model: str | None = None
+    """The model it serves, where it cannot say."""
+    capacity_tokens: Annotated[int, Field(gt=0)] | None = None
+    host_tokens: Annotated[int, Field(ge=0)] | None = None
+    prefill_us_per_token: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    prefill_ns_per_token2: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    load_back_us_per_token: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    header_overrides: bool = False
+    """It runs with SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1, which no answer of it shows."""
+    labels: dict[str, str] = {}
+    """For people and dashboards."""
+
+
 class WorkerSettings(_Section):
     """Worker knowledge."""
 
     urls: tuple[str, ...] = ()
+    entries: tuple[WorkerEntry, ...] = ()
+    """Workers with settings of their own, besides `urls`."""
     api_key: SecretStr | None = None
     admin_api_key: SecretStr | None = None
-    probe_timeout_s: Seconds = 5.0
+    probe_timeout_s: Annotated[float, Field(gt=0)] = 5.0
     loads_interval_s: Annotated[float, Field(gt=0)] = 0.25
+    ready_interval_s: Annotated[float, Field(gt=0)] = 1.0
     metrics_interval_s: Annotated[float, Field(gt=0)] = 5.0
     retry_interval_s: Annotated[float, Field(gt=0)] = 1.0
     """A worker that did not answer is asked again this often."""
     down_after_s: Seconds = 10.0
     """Unreachable this long, a worker is down and its programs move; a flap is shorter."""
+    hung_after_s: Seconds = 30.0
+    """Reachable but silent this long, and passing nothing on either, a worker is down."""
+    unready_limit_s: Seconds = 300.0
+    """Alive but not ready this long (a forgotten pause), a worker is down."""
+    drain_limit_s: Seconds = 600.0
+    """A draining worker is removed after this long, whatever still runs on it."""
+    breaker_failures: Annotated[int, Field(ge=1)] = 5
+    """So many failures in a row open a worker's circuit."""
+    breaker_open_s: Annotated[float, Field(gt=0)] = 5.0
+    """An open circuit lets one probe through after this long; doubled at each failure, to 60 s."""
     capacity_tokens: Annotated[int, Field(gt=0)] | None = None
     """Overrides what workers say of their KV cache, per DP rank."""
     discovery_file: Path | None = None
+    """Lists workers; read again when it changes."""
+    discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0
 
 
 class EnvironmentSettings(_Section):

@@ -1,0 +1,98 @@
+"""Reads a worker's sign off what was seen of it.
+
+Four kinds of silence look alike from far and must not be taken for one another:
+
+- Nobody listens. For a few seconds that is a restart or a flap, then the worker is lost.
+- Somebody listens and does not answer. A busy engine does that; while the relay still gets tokens
+  out of it, it is alive. Only long silence on every side means hung.
+- It answers "not ready" and its load snapshots stand still: paused, for a weight sync.
+- It answers "not ready" and its snapshots go on: it got SIGTERM and finishes what it has.
+
+Source: SGLANG.md §1.2 (measured: a pause of any mode freezes `/v1/loads`, but for one late snapshot
+in mode `abort`; after SIGTERM everything goes on until the last stream ends).
+"""
+
+from dataclasses import dataclass
+
+from thunder_router.workers.life import Sign
+
+__all__ = ["Limits", "Vitals"]
+
+LEAVING_EVIDENCE_S = 2.0
+"""Snapshots that go on for this long after "not ready" mean draining, not paused."""
+
+SNAPSHOT_GAP_S = 1.5
+"""Snapshots further apart than this do not go on: a pause ended, or one came late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long each silence may last, in seconds; see `WorkerSettings`."""
+
+    down_after_s: float
+    hung_after_s: float
+    unready_limit_s: float
+
+
+class Vitals:
+    """One worker's signs of life. Times never go back."""
+
+    def __init__(self, limits: Limits, now_s: float) -> None:
+        self._limits = limits
+        self._alive_at_s = now_s
+        self._refused_since_s: float | None = None
+        self._unready_since_s: float | None = None
+        self._first_snapshot_s: float | None = None
+        self._last_snapshot_s: float | None = None
+        self._leaving = False
+
+    def answered(self, now_s: float) -> None:
+        """An HTTP answer came, of whatever status; or the relay got bytes."""
+        self._alive_at_s = now_s
+        self._refused_since_s = None
+
+    def refused(self, now_s: float) -> None:
+        """Nobody listens."""
+        if self._refused_since_s is None:
+            self._refused_since_s = now_s
+
+    def readiness(self, ready: bool, now_s: float) -> None:
+        """It said whether it takes work."""
+        if ready:
+            self._unready_since_s = None
+            self._last_snapshot_s = None
+            self._leaving = False
+        elif self._unready_since_s is None:
+            self._unready_since_s = now_s
+
+    def snapshot(self, taken_at_s: float) -> None:
+        """It showed a load snapshot that it took at `taken_at_s` of its own clock."""
+        if self._unready_since_s is None:
+            return
+        last_s, self._last_snapshot_s = self._last_snapshot_s, taken_at_s
+        if last_s is None or not 0 <= taken_at_s - last_s <= SNAPSHOT_GAP_S:
+            self._first_snapshot_s = taken_at_s
+        elif taken_at_s - (self._first_snapshot_s or taken_at_s) >= LEAVING_EVIDENCE_S:
+            self._leaving = True
+
+    @property
+    def absent(self) -> bool:
+        """Nobody listened when last tried."""
+        return self._refused_since_s is not None
+
+    def sign(self, now_s: float) -> Sign:
+        """What it looks like now."""
+        if self._refused_since_s is not None:
+            lost = self._leaving or now_s - self._refused_since_s >= self._limits.down_after_s
+            return Sign.LOST if lost else Sign.NOT_READY
+        silent_s = now_s - self._alive_at_s
+        if silent_s >= self._limits.hung_after_s:
+            return Sign.LOST
+        if silent_s >= self._limits.down_after_s:
+            return Sign.NOT_READY
+        if self._leaving:
+            return Sign.LEAVING
+        if self._unready_since_s is not None:
+            long = now_s - self._unready_since_s >= self._limits.unready_limit_s
+            return Sign.LOST if long else Sign.NOT_READY
+        return Sign.SERVING

@@ -1,0 +1,217 @@
+"""Finds out what stands behind a URL, and then asks it the little that changes.
+
+`probe` runs once per engine start: it tries what SGLang and vLLM offer, all at once, and remembers
+which questions are worth asking again. `ask_loads` and the others are those questions. All of them
+read leniently and raise only what `HttpClient.ask` raises.
+"""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+
+from pydantic import SecretStr
+
+from thunder_router.errors import ConnectError, UpstreamError
+from thunder_router.workers import sglang, vllm
+from thunder_router.workers.clock import Clock
+from thunder_router.workers.compose import Seen
+from thunder_router.workers.http import Answer, HttpClient
+from thunder_router.workers.lenient import count, items, mapping, parse_json, text
+from thunder_router.workers.observations import Facts, Gauges, ModelFacts, RankLoad
+from thunder_router.workers.report import Engine, ModelReport, Reading, Source
+
+__all__ = ["Door", "Found", "probe"]
+
+_LOADS = "/v1/loads?include=core"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One worker, to be asked."""
+
+    url: str
+    key: SecretStr | None = field(repr=False)
+    client: HttpClient
+    clock: Clock
+    timeout_s: float
+
+    async def get(self, path: str) -> Answer:
+        """GET `path`; raises as `HttpClient.ask` does."""
+        return await self.client.ask("GET", self.url + path, timeout_s=self.timeout_s, key=self.key)
+
+    async def loads(self, source: Source) -> tuple[Answer, Reading[tuple[RankLoad, ...]] | None]:
+        """`/v1/loads` or `/get_load`, as `source` says; no reading where it is not that."""
+        path, read = (
+            (_LOADS, sglang.loads) if source is Source.LOADS else ("/get_load", sglang.get_load)
+        )
+        answer = await self.get(path)
+        lines = read(answer.body) if answer.ok else None
+        return answer, Reading(lines, source, self.clock.now_s()) if lines else None
+
+    async def gauges(self, engine: Engine) -> tuple[Answer, Reading[Gauges] | None]:
+        """`/metrics`; no reading where it holds none of that engine's gauges."""
+        answer = await self.get("/metrics")
+        read = vllm.gauges if engine is Engine.VLLM else sglang.gauges
+        gauges = read(answer.body) if answer.ok else Gauges()
+        known = gauges != Gauges()
+        return answer, Reading(gauges, Source.METRICS, self.clock.now_s()) if known else None
+
+    async def readiness(self, source: Source) -> Reading[bool] | None:
+        """`/ready` or `/health`: 200 is yes, 503 is no, anything else says nothing."""
+        answer = await self.get(source.value)
+        if answer.status not in (200, 503):
+            return None
+        return Reading(answer.status == 200, source, self.clock.now_s())
+
+    async def model_facts(self) -> Reading[ModelFacts] | None:
+        """`/model_info`, for the weight version."""
+        answer = await self.get("/model_info")
+        if not answer.ok:
+            return None
+        return Reading(sglang.model_facts(answer.body), Source.MODEL_INFO, self.clock.now_s())
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a probe found.
+
+    Attributes:
+        loads: The endpoint to poll for loads; `None`: only `/metrics` shows them.
+        readiness: The endpoint that says whether it takes work.
+        complete: Nothing failed in a way that another try may mend.
+        problem: Why nothing can be known of it, in words for an operator.
+    """
+
+    seen: Seen
+    loads: Source | None = None
+    readiness: Source | None = None
+    complete: bool = False
+    problem: str | None = None
+
+
+async def _attempt(question: Awaitable[Answer]) -> Answer | None:
+    """The answer, or `None` where none came."""
+    try:
+        return await question
+    except (TimeoutError, UpstreamError):
+        return None
+
+
+async def probe(door: Door) -> Found:
+    """Everything that one round of questions tells.
+
+    Raises:
+        ConnectError: nobody listens.
+        TimeoutError: nothing at all was answered.
+    """
+    paths = ("/server_info", "/v1/models", "/version", "/metrics", "/ready", _LOADS, "/model_info")
+    first = await asyncio.gather(*(door.get(path) for path in paths), return_exceptions=True)
+    answers: dict[str, Answer] = {}
+    for path, result in zip(paths, first, strict=True):
+        if isinstance(result, Answer):
+            answers[path] = result
+            continue
+        silent = isinstance(result, (TimeoutError, UpstreamError))
+        if isinstance(result, ConnectError) or not silent:
+            raise result
+    if not answers:
+        raise TimeoutError("no answer to any question")
+    await _fall_back(door, answers)
+    seen = await _read(door, answers, door.clock.now_s())
+    readiness = await _readiness(door, answers, seen)
+    known = seen.facts is not None or seen.models is not None
+    return Found(
+        seen=Seen(seen.facts, seen.models, seen.model_facts, seen.loads, seen.gauges, readiness),
+        loads=seen.loads.source if seen.loads else None,
+        readiness=readiness.source if readiness else None,
+        complete=known and not _may_mend(answers, len(paths)),
+        problem=None if known else _problem(answers),
+    )
+
+
+async def _fall_back(door: Door, answers: dict[str, Answer]) -> None:
+    """The older names, where the newer ones are missing or broken."""
+    for path, older in (("/server_info", "/get_server_info"), (_LOADS, "/get_load")):
+        if path in answers and not answers[path].ok:
+            answer = await _attempt(door.get(older))
+            if answer is not None and answer.ok:
+                answers[older] = answer
+
+
+def _body(answers: dict[str, Answer], path: str) -> bytes:
+    answer = answers.get(path)
+    return answer.body if answer is not None and answer.ok else b""
+
+
+async def _read(door: Door, answers: dict[str, Answer], at_s: float) -> Seen:
+    facts: Facts | None = None
+    for path in ("/server_info", "/get_server_info"):
+        facts = facts or sglang.facts(_body(answers, path))
+    metrics = _body(answers, "/metrics")
+    source = Source.SERVER_INFO
+    owner, models = _models(_body(answers, "/v1/models"))
+    if facts is None and (owner == "vllm" or b"\nvllm:" in metrics):
+        events = await _attempt(door.get("/kv_event_sources"))
+        facts = vllm.facts(
+            vllm.version(_body(answers, "/version")),
+            metrics=b"\nvllm:" in metrics,
+            kv_events=events.body if events is not None and events.ok else b"",
+        )
+        source = Source.METRICS
+    if facts is None and owner == "sglang":
+        facts = Facts(engine=Engine.SGLANG)
+        source = Source.MODELS
+    gauges = (
+        vllm.gauges(metrics) if facts and facts.engine is Engine.VLLM else (sglang.gauges(metrics))
+    )
+    lines = sglang.loads(_body(answers, _LOADS))
+    from_loads = Source.LOADS
+    if not lines:
+        lines, from_loads = sglang.get_load(_body(answers, "/get_load")), Source.GET_LOAD
+    info = _body(answers, "/model_info")
+    return Seen(
+        facts=Reading(facts, source, at_s) if facts else None,
+        models=Reading(models, Source.MODELS, at_s) if models else None,
+        model_facts=Reading(sglang.model_facts(info), Source.MODEL_INFO, at_s) if info else None,
+        loads=Reading(lines, from_loads, at_s) if lines else None,
+        gauges=Reading(gauges, Source.METRICS, at_s) if gauges != Gauges() else None,
+    )
+
+
+def _models(body: bytes) -> tuple[str | None, tuple[ModelReport, ...]]:
+    """Who serves, and the models of an OpenAI `/v1/models`."""
+    found = list(items(mapping(parse_json(body)).get("data")))
+    models = tuple(
+        ModelReport(name, count(item.get("max_model_len")) or None)
+        for item in found
+        if (name := text(item.get("id"))) is not None
+    )
+    return next((text(item.get("owned_by")) for item in found), None), models
+
+
+async def _readiness(door: Door, answers: dict[str, Answer], seen: Seen) -> Reading[bool] | None:
+    """From `/ready`, else from `/health`: that one takes SGLang a second and a generated token."""
+    ready = answers.get("/ready")
+    if ready is not None and ready.status in (200, 503):
+        return Reading(ready.status == 200, Source.READY, door.clock.now_s())
+    if seen.facts is None:
+        return None
+    try:
+        return await door.readiness(Source.HEALTH)
+    except (TimeoutError, UpstreamError):
+        return None
+
+
+def _may_mend(answers: dict[str, Answer], asked: int) -> bool:
+    """Something timed out, broke off, or answered as a server does that is still starting."""
+    tries = [answers.get("/server_info"), answers.get("/v1/models")]
+    return any(answer is None or answer.status >= 500 for answer in tries) or len(answers) < asked
+
+
+def _problem(answers: dict[str, Answer]) -> str:
+    statuses = {answer.status for answer in answers.values()}
+    if statuses & {401, 403}:
+        return "the worker refuses our api_key"
+    if any(status >= 500 for status in statuses):
+        return "the worker answers, but only with errors"
+    return "the worker speaks neither SGLang's nor vLLM's language"

@@ -1,0 +1,356 @@
+"""Watches one worker, from the moment it is added until it is gone.
+
+Five small loops per worker: one finds out what it is, the others ask for loads, readiness, gauges
+and the weight version, each at its own pace and with its own time-out, so that nothing slow here
+delays anything else, here or on another worker. Whatever comes back is put into the report; then
+the sign of the moment is looked up in the table of `life`, and the scheduler hears what the table
+says.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from thunder_router.config import WorkerEntry, WorkerSettings
+from thunder_router.errors import ConnectError, UpstreamError
+from thunder_router.workers.breaker import Breaker, Circuit, Outcome
+from thunder_router.workers.compose import Seen, compose
+from thunder_router.workers.endpoint import endpoint_of
+from thunder_router.workers.health import Limits, Vitals
+from thunder_router.workers.life import Effect, Sign, State, next_state
+from thunder_router.workers.observations import RankLoad
+from thunder_router.workers.offer import Offer, SchedulerEvents, offers_of
+from thunder_router.workers.probe import Door, Found, probe
+from thunder_router.workers.report import Engine, RankReport, Reading, WorkerReport
+
+__all__ = ["Watch"]
+
+log = logging.getLogger(__name__)
+
+DRAINED_AFTER_S = 1.0
+"""A draining worker must show no request for this long: one may be on its way."""
+
+
+class Watch:
+    """One worker's life. Everything runs in one event loop; nothing here blocks it."""
+
+    def __init__(
+        self,
+        worker: int,
+        entry: WorkerEntry,
+        door: Door,
+        settings: WorkerSettings,
+        events: SchedulerEvents,
+        tls: ssl.SSLContext,
+    ) -> None:
+        self.id = worker
+        self.entry = entry
+        self.door = door
+        self.state = State.PROBING
+        clock = door.clock
+        self.since_s = clock.now_s()
+        self.report: WorkerReport | None = None
+        self.problem: str | None = None
+        self.endpoint = endpoint_of(door.url, door.key, None, tls)
+        self.breaker = Breaker(failures=settings.breaker_failures, open_s=settings.breaker_open_s)
+        self._settings = settings
+        self._events = events
+        self._clock = clock
+        self._tls = tls
+        limits = Limits(settings.down_after_s, settings.hung_after_s, settings.unready_limit_s)
+        self._vitals = Vitals(limits, clock.now_s())
+        self._found: Found | None = None
+        self._seen = Seen()
+        self._offers: tuple[Offer, ...] = ()
+        self._announced = False
+        self._probe_now = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._removed = False
+        self._leaving_since_s: float | None = None
+        self._idle_since_s: float | None = None
+
+    # What the registry does with it.
+
+    async def run(self) -> None:
+        """Watches until the worker is gone or the task is cancelled."""
+        pace = self._settings
+        loops = [
+            asyncio.create_task(self._probing()),
+            asyncio.create_task(self._repeat(pace.loads_interval_s, self._ask_loads)),
+            asyncio.create_task(self._repeat(pace.ready_interval_s, self._ask_readiness)),
+            asyncio.create_task(self._repeat(pace.ready_interval_s, self._probe_circuit)),
+            asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_gauges)),
+            asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_model)),
+        ]
+        try:
+            await self._gone.wait()
+        finally:
+            for loop in loops:
+                loop.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+
+    def change(self, entry: WorkerEntry, door: Door) -> None:
+        """The operator changed its settings: what is known of it is asked anew."""
+        self.entry, self.door = entry, door
+        self._look_again()
+        self._compose()
+
+    def leave(self) -> None:
+        """Drain, then go. Goes at once where nothing can be running."""
+        if self.state in (State.PROBING, State.UNHEALTHY):
+            self.remove()
+        elif self._leaving_since_s is None:
+            self._leaving_since_s = self._clock.now_s()
+        self.step()
+
+    def stay(self) -> None:
+        """Takes a `leave` back."""
+        self._leaving_since_s = None
+        self.step()
+
+    def remove(self) -> None:
+        """Go at once, whatever runs there."""
+        self._removed = True
+        self.step()
+
+    @property
+    def leaving(self) -> bool:
+        """An operator asked it to leave."""
+        return self._leaving_since_s is not None
+
+    def answered(self) -> None:
+        """The relay got a fair answer from it. Cheap: this is once per request."""
+        self._vitals.answered(self._clock.now_s())
+        if self.breaker.touched:
+            self.breaker.note(Outcome.SUCCESS, self._clock.now_s())
+            self.step()
+
+    def faulted(self, *, unreachable: bool) -> None:
+        """The relay saw it fail. One it could not even reach is looked at now."""
+        self.breaker.note(Outcome.FAILURE, self._clock.now_s())
+        if unreachable:
+            self._look_again()
+        self.step()
+
+    def flushed(self) -> None:
+        """Its KV cache is empty."""
+        if self._announced:
+            self._events.kv_flushed(self.id)
+
+    # The loops.
+
+    async def _repeat(self, interval_s: float, ask: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await self._clock.sleep(interval_s)
+            if self._found is not None:
+                await self._carefully(ask)
+
+    async def _probing(self) -> None:
+        while True:
+            if self._found is None or not self._found.complete or self._probe_now.is_set():
+                self._probe_now.clear()
+                await self._carefully(self._probe)
+            rest = asyncio.ensure_future(self._clock.sleep(self._settings.retry_interval_s))
+            wake = asyncio.ensure_future(self._probe_now.wait())
+            try:
+                await asyncio.wait({rest, wake}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                rest.cancel()
+                wake.cancel()
+
+    async def _carefully(self, ask: Callable[[], Awaitable[None]]) -> None:
+        """Asks, and takes every way in which it may fail for what it says about the worker."""
+        try:
+            await ask()
+        except ConnectError as error:
+            self._vitals.refused(self._clock.now_s())
+            self._found = None
+            self.problem = f"nobody listens there ({error})"
+        except TimeoutError as error:
+            self.problem = str(error)
+        except UpstreamError as error:
+            self.problem = f"the answer broke off ({error})"
+        except Exception:
+            log.exception("worker=%d event=watch_failed", self.id)
+        self.step()
+
+    async def _probe(self) -> None:
+        found = await probe(self.door)
+        now_s = self._clock.now_s()
+        self._vitals.answered(now_s)
+        self.problem = found.problem
+        if found.problem is not None:
+            self._vitals.readiness(False, now_s)
+            return
+        if found.seen.ready is None:
+            self._vitals.readiness(True, now_s)
+        else:
+            self._vitals.readiness(found.seen.ready.value, now_s)
+        before = self.report
+        self._found, self._seen = found, found.seen
+        self._compose()
+        after = self.report
+        if before is not None and after is not None and before.incarnation != after.incarnation:
+            log.info("worker=%d event=restarted", self.id)
+            self.step()
+            self.flushed()
+
+    async def _ask_loads(self) -> None:
+        if self._found is None or self._found.loads is None:
+            return
+        answer, reading = await self.door.loads(self._found.loads)
+        self._vitals.answered(self._clock.now_s())
+        if reading is None:
+            log.debug("worker=%d event=no_loads status=%d", self.id, answer.status)
+            return
+        for line in reading.value:
+            if line.snapshot_at_s is not None:
+                self._vitals.snapshot(line.snapshot_at_s)
+        if self._went_back(reading):
+            self._look_again()
+            self.flushed()
+        self._seen = replace(self._seen, loads=reading)
+        self._compose()
+
+    async def _ask_readiness(self) -> None:
+        if self._found is None or self._found.readiness is None:
+            return
+        reading = await self.door.readiness(self._found.readiness)
+        if reading is not None:
+            self._vitals.answered(reading.at_s)
+            self._vitals.readiness(reading.value, reading.at_s)
+            self._seen = replace(self._seen, ready=reading)
+            self._compose()
+
+    async def _ask_gauges(self) -> None:
+        if self.report is None or self._seen.gauges is None:
+            return
+        _, reading = await self.door.gauges(self.report.engine)
+        self._vitals.answered(self._clock.now_s())
+        if reading is not None:
+            self._seen = replace(self._seen, gauges=reading)
+            self._compose()
+
+    async def _ask_model(self) -> None:
+        if self._seen.model_facts is None:
+            return
+        reading = await self.door.model_facts()
+        self._vitals.answered(self._clock.now_s())
+        if reading is not None:
+            self._seen = replace(self._seen, model_facts=reading)
+            self._compose()
+
+    async def _probe_circuit(self) -> None:
+        if not self.breaker.take_probe(self._clock.now_s()):
+            return
+        outcome = Outcome.FAILURE
+        try:
+            sglang = self.report is not None and self.report.engine is not Engine.VLLM
+            answer = await self.door.get("/health_generate" if sglang else "/health")
+            if answer.ok:
+                outcome = Outcome.SUCCESS
+            elif answer.status < 500 or answer.status == 503:
+                outcome = Outcome.NEUTRAL
+        except TimeoutError:
+            outcome = Outcome.NEUTRAL  # busy is not broken
+        finally:
+            self.breaker.probed(outcome, self._clock.now_s())
+
+    # What it adds up to.
+
+    def _look_again(self) -> None:
+        self._probe_now.set()
+
+    def _went_back(self, reading: Reading[tuple[RankLoad, ...]]) -> bool:
+        """A counter that only grows has shrunk: the engine started anew behind our back."""
+        before = {line.rank: line for line in self._seen.loads.value} if self._seen.loads else {}
+        for line in reading.value:
+            last = before.get(line.rank)
+            if last is None or last.prefilled_tokens is None or line.prefilled_tokens is None:
+                continue
+            if line.prefilled_tokens < last.prefilled_tokens:
+                return True
+        return False
+
+    def _compose(self) -> None:
+        """Takes the report anew, and tells the scheduler what changed in it for it."""
+        before, self.report = self.report, compose(self._seen, self.entry)
+        endpoint = endpoint_of(self.door.url, self.door.key, self.report, self._tls)
+        if endpoint != self.endpoint:
+            self.endpoint = endpoint
+        busy = [rank for rank in self.report.ranks if not _idle(rank)]
+        if busy:
+            self._idle_since_s = None
+        elif self._idle_since_s is None:
+            self._idle_since_s = self._clock.now_s()
+        old = before.weight_version if before else None
+        new = self.report.weight_version
+        if old is not None and new is not None and old.value != new.value:
+            log.info("worker=%d event=weights_changed version=%s", self.id, new.value)
+            self.flushed()
+        offers = offers_of(self.report, self.entry)
+        changed = offers != self._offers
+        shrunk = len(offers) < len(self._offers)
+        self._offers = offers
+        if self.state is State.READY and changed:
+            if shrunk:
+                self._events.worker_down(self.id)
+            for offer in offers:
+                offer.announce(self.id, self._events)
+
+    def step(self) -> None:
+        """Looks at the worker as it is now, and lets the table of `life` decide."""
+        self._drained()
+        state, effect = next_state(self.state, self._sign())
+        if state is not self.state:
+            log.info("worker=%d event=state from=%s to=%s", self.id, self.state, state)
+            self.state, self.since_s = state, self._clock.now_s()
+        match effect:
+            case Effect.UP:
+                self._announced = True
+                for offer in self._offers:
+                    offer.announce(self.id, self._events)
+            case Effect.UNREADY:
+                self._events.worker_unready(self.id)
+            case Effect.DRAINING:
+                self._events.worker_draining(self.id)
+            case Effect.DOWN:
+                self._announced = False
+                self._events.worker_down(self.id)
+            case Effect.NOTHING:
+                pass
+        if self.state is State.GONE:
+            self._gone.set()
+
+    def _sign(self) -> Sign:
+        if self._removed:
+            return Sign.REMOVED
+        sign = self._vitals.sign(self._clock.now_s())
+        if sign is Sign.LOST:
+            return sign
+        if self.leaving:
+            return Sign.LEAVING
+        if sign is Sign.SERVING and (
+            self._found is None or self.breaker.circuit is not Circuit.CLOSED
+        ):
+            return Sign.NOT_READY
+        return sign
+
+    def _drained(self) -> None:
+        if self._leaving_since_s is None or self._removed:
+            return
+        now_s = self._clock.now_s()
+        idle_s = 0.0
+        if self._idle_since_s is not None:
+            idle_s = now_s - max(self._idle_since_s, self._leaving_since_s)
+        late = now_s - self._leaving_since_s >= self._settings.drain_limit_s
+        if late or idle_s >= DRAINED_AFTER_S or self.state is State.UNHEALTHY:
+            self._removed = True
+
+
+def _idle(rank: RankReport) -> bool:
+    """Nothing runs or waits there, and that is known for now."""
+    parts = (rank.running, rank.waiting)
+    return all(part is not None and part.value == 0 and not part.stale for part in parts)
