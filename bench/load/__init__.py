@@ -1,0 +1,1 @@
+"""What drives the systems under measurement: wrk with `post.lua`, and our own SSE client."""
