@@ -73,11 +73,11 @@ def test_a_bad_value_is_an_error_that_names_its_setting(
 
 
 def test_a_file_that_is_not_there_or_not_toml_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere.toml"):
+    with pytest.raises(ConfigError, match=r"nowhere\.toml"):
         load(tmp_path / "nowhere.toml")
     broken = tmp_path / "broken.toml"
     broken.write_text("port = = 1\n")
-    with pytest.raises(ConfigError, match="broken.toml"):
+    with pytest.raises(ConfigError, match=r"broken\.toml"):
         load(broken)
 
 
