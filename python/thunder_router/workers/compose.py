@@ -139,7 +139,8 @@ def _rank(
     reach = None
     if device is not None and host is not None:
         tokens = reach_tokens(device.value, host.value, facts.host.policy)
-        reach = Reading(tokens, Source.COMPUTED, min(device.at_s, host.at_s))
+        if tokens is not None:
+            reach = Reading(tokens, Source.COMPUTED, min(device.at_s, host.at_s))
     return RankReport(
         rank=rank,
         device_tokens=device,

@@ -51,12 +51,13 @@ def bytes_per_token(pool_gib: float, device_tokens: int, page_size: int) -> floa
     return pool_gib * (1 << 30) / (device_tokens + page_size)
 
 
-def reach_tokens(device_tokens: int, host_tokens: int, policy: WritePolicy | None) -> int:
+def reach_tokens(device_tokens: int, host_tokens: int, policy: WritePolicy | None) -> int | None:
     """Tokens of KV that can be had again without recomputing them.
 
     `write_through` copies at once, so the host tier mirrors the device: the larger of the two.
     `write_back` copies on eviction, so the tiers add up. `write_through_selective` copies only what
-    was hit twice, which nobody can count on: the device alone.
+    was hit twice, which nobody can count on: the device alone. With a host tier under an unknown
+    policy, nobody knows.
 
     Source: SGLANG.md §3.2 (measured: host use after six programs under each policy).
     """
@@ -65,5 +66,7 @@ def reach_tokens(device_tokens: int, host_tokens: int, policy: WritePolicy | Non
             return max(device_tokens, host_tokens)
         case WritePolicy.WRITE_BACK:
             return device_tokens + host_tokens
-        case WritePolicy.SELECTIVE | None:
+        case WritePolicy.SELECTIVE:
             return device_tokens
+        case None:
+            return device_tokens if host_tokens == 0 else None

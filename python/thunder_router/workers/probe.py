@@ -119,7 +119,8 @@ async def probe(door: Door) -> Found:
     await _fall_back(door, answers)
     seen = await _read(door, answers, door.clock.now_s())
     readiness = await _readiness(door, answers, seen)
-    known = seen.facts is not None or seen.models is not None
+    locked = any(answer.status in (401, 403) for answer in answers.values())
+    known = not locked and (seen.facts is not None or seen.models is not None)
     return Found(
         seen=Seen(seen.facts, seen.models, seen.model_facts, seen.loads, seen.gauges, readiness),
         loads=seen.loads.source if seen.loads else None,
@@ -147,7 +148,7 @@ async def _read(door: Door, answers: dict[str, Answer], at_s: float) -> Seen:
     facts: Facts | None = None
     for path in ("/server_info", "/get_server_info"):
         facts = facts or sglang.facts(_body(answers, path))
-    metrics = _body(answers, "/metrics")
+    metrics = b"\n" + _body(answers, "/metrics")
     source = Source.SERVER_INFO
     owner, models = _models(_body(answers, "/v1/models"))
     if facts is None and (owner == "vllm" or b"\nvllm:" in metrics):
@@ -158,7 +159,7 @@ async def _read(door: Door, answers: dict[str, Answer], at_s: float) -> Seen:
             kv_events=events.body if events is not None and events.ok else b"",
         )
         source = Source.METRICS
-    if facts is None and owner == "sglang":
+    if facts is None and (owner == "sglang" or b"\nsglang:" in metrics):
         facts = Facts(engine=Engine.SGLANG)
         source = Source.MODELS
     gauges = (
@@ -209,6 +210,7 @@ def _may_mend(answers: dict[str, Answer], asked: int) -> bool:
 
 
 def _problem(answers: dict[str, Answer]) -> str:
+    """Why a worker that answers cannot be used; `/metrics` is open to all, so it proves nothing."""
     statuses = {answer.status for answer in answers.values()}
     if statuses & {401, 403}:
         return "the worker refuses our api_key"

@@ -9,6 +9,7 @@ recorded from real servers.
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -32,17 +33,16 @@ from thunder_router.workers.report import (
 
 __all__ = ["facts", "gauges", "get_load", "loads", "model_facts", "version_tuple"]
 
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})\.(\d{1,6})", re.ASCII)
+
 MAX_RANKS = 1024
 """More DP ranks than this are garbage."""
 
 
 def version_tuple(version: str | None) -> tuple[int, ...] | None:
     """`0.5.23.post1` as `(0, 5, 23)`; `None` for what does not begin with three numbers."""
-    parts = (version or "").split("+")[0].split(".")[:3]
-    if len(parts) < 3:
-        return None
-    digits = ["".join(c for c in part if c.isascii() and c.isdigit())[:6] for part in parts]
-    return tuple(int(part) for part in digits) if all(digits) else None
+    found = _VERSION.match(version or "")
+    return tuple(int(part) for part in found.groups()) if found else None
 
 
 def facts(body: bytes) -> Facts | None:
