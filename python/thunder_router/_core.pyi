@@ -6,6 +6,7 @@ integer milliseconds of any monotonic clock, token counts are integers, ids are 
 integers but for programs and groups, which are strings.
 """
 
+from collections.abc import Sequence
 from typing import Final, Literal, final
 
 __version__: Final[str]
@@ -317,50 +318,87 @@ Dialect = Literal["chat", "completions", "responses", "messages", "generate"]
 class RequestFacts:
     """What one pass over a request body found. Offsets are into that body."""
 
-    model: Final[str | None]
-    stream: Final[bool]
-    include_usage: Final[bool]
-    """The client asked for the usage chunk itself."""
-    identity: Final[tuple[tuple[str, str], ...]]
-    """Every identity field found, dotted path and value, in the order of the body; integers as
-    decimal strings, other types left out. `metadata.user_id`, `nvext.agent_context.session_id`,
-    `vllm_xargs.agentic_context.program_id` (object or JSON string) and so on: POLICY of identity
-    lives in `identity.py`."""
-    final: Final[bool]
-    """A final signal: `session_final`, `trajectory_final`, `program_done`, `is_last_step`."""
-    final_only: Final[bool]
-    """A final signal with nothing to generate from (no messages, prompt or input)."""
-    docker_ids: Final[tuple[str, ...]]
-    priority: Final[int | None]
-    rid: Final[str | None]
-    n: Final[int]
-    max_new_tokens: Final[int | None]
-    text_bytes: Final[int]
-    """UTF-8 bytes of prompt text, JSON escapes resolved, media left out."""
-    text_chars: Final[int]
-    wide_chars: Final[int]
-    """Characters of scripts that tokenize at about one token each (CJK, Hangul, kana)."""
-    media_items: Final[int]
-    media_bytes: Final[int]
-    token_ids: Final[int]
-    """Exact count where the prompt is token ids (`input_ids`, `prompt: [1, 2]`), else 0."""
-    messages: Final[int]
-    prefix: Final[int | None]
-    """Hash of the leading system prompt and the tools: equal for programs that share them."""
+    @property
+    def model(self) -> str | None: ...
+    @property
+    def stream(self) -> bool: ...
+    @property
+    def include_usage(self) -> bool:
+        """The client asked for the usage chunk itself."""
+    @property
+    def identity(self) -> tuple[tuple[str, str], ...]:
+        """Every identity field found, dotted path and value, in the order of the body.
+
+        Integers as decimal strings; other types and values beyond 4 KiB are left out. For example
+        `metadata.user_id`, `nvext.agent_context.session_id`, `vllm_xargs.agentic_context.program_id`
+        (object or JSON string); the table in `rust/wire/src/request/fields.rs` has them all. Which
+        of them names the program is the business of `identity.py`.
+        """
+    @property
+    def final(self) -> bool:
+        """A final signal: `session_final`, `trajectory_final`, `program_done`, `is_last_step`."""
+    @property
+    def final_only(self) -> bool:
+        """A final signal with nothing to generate from (no messages, prompt or input)."""
+    @property
+    def docker_ids(self) -> tuple[str, ...]: ...
+    @property
+    def priority(self) -> int | None: ...
+    @property
+    def rid(self) -> str | None:
+        """The client's own request id; None also for the list of ids of a batch."""
+    @property
+    def n(self) -> int:
+        """Completions per prompt, at least 1."""
+    @property
+    def max_new_tokens(self) -> int | None: ...
+    @property
+    def text_bytes(self) -> int:
+        """UTF-8 bytes of prompt text, JSON escapes resolved, media left out.
+
+        Tools and tool calls count as the JSON that a chat template renders.
+        """
+    @property
+    def text_chars(self) -> int: ...
+    @property
+    def wide_chars(self) -> int:
+        """Characters of scripts that tokenize at about one token each (CJK, Hangul, kana)."""
+    @property
+    def media_items(self) -> int: ...
+    @property
+    def media_bytes(self) -> int:
+        """Bytes of the media as they stand in the body: base64, data URL or URL."""
+    @property
+    def token_ids(self) -> int:
+        """Exact count where the prompt is token ids (`input_ids`, `prompt: [1, 2]`), else 0."""
+    @property
+    def messages(self) -> int:
+        """Messages, or input items of the responses API."""
+    @property
+    def prefix(self) -> int | None:
+        """Hash of the leading system prompt and the tools: equal for programs that share them."""
     def forward(
         self,
         body: bytes,
         *,
         include_usage: bool,
+        drop: Sequence[Literal["session_id", "rid", "priority"]] = ...,
         session_id: str | None = None,
         rid: str | None = None,
         priority: int | None = None,
+        dp_rank: int | None = None,
     ) -> bytes:
         """The bytes for the worker: router-only fields cut, the rest untouched.
 
         Returns `body` itself where nothing changes. `include_usage` splices
-        `stream_options.include_usage` into a streaming body that lacks it; the other arguments
-        splice a top-level field in where the client set none.
+        `stream_options.include_usage` into a streaming chat or completions body that lacks it.
+        `drop` cuts fields that this worker's engine does not know. `session_id`, `rid`, `priority`
+        and `dp_rank` (as `routed_dp_rank`) are spliced in where the client set none, or where its
+        own is dropped.
+
+        Raises:
+            InvalidBodyError: `body` is not the one that was scanned, as its length tells.
+            ValueError: `drop` names another field.
         """
 
 def scan_request(body: bytes, dialect: Dialect) -> RequestFacts:
@@ -368,15 +406,16 @@ def scan_request(body: bytes, dialect: Dialect) -> RequestFacts:
 
     Raises:
         InvalidBodyError: not a JSON object, a wrong type in a field the router needs, a duplicate
-            top-level key, invalid UTF-8, or nested deeper than 128; the message says where.
+            top-level key that the router reads, invalid UTF-8, or 128 containers nested; the
+            message says which and at what byte.
     """
 
 @final
 class ResponseScanner:
     """Reads an answer as it streams, and passes its bytes on.
 
-    Feed it the decoded body bytes (no transfer coding), any split. The facts are complete once the
-    answer is.
+    Feed it the decoded body bytes (no transfer or content coding), any split. The facts are
+    complete once `finish` was called. It never raises, and holds at most 16 KiB of an answer.
     """
 
     def __new__(cls, dialect: Dialect, *, stream: bool, strip_usage: bool) -> ResponseScanner: ...
@@ -388,26 +427,43 @@ class ResponseScanner:
         """
     def finish(self) -> bytes:
         """What was held back, at the end of the answer."""
-    events: Final[int]
-    """Whole SSE events seen."""
-    first_event_error: Final[str | None]
-    """The message, where the first event is an error in a stream that began with 200."""
-    first_event_error_code: Final[int | None]
-    error: Final[str | None]
-    """The message of any error event or body."""
-    done: Final[bool]
-    """The stream said its end: [DONE], message_stop, response.completed, a finish reason."""
-    prompt_tokens: Final[int | None]
-    completion_tokens: Final[int | None]
-    cached_tokens: Final[int | None]
-    cached_host_tokens: Final[int | None]
-    cached_storage_tokens: Final[int | None]
-    decoded_events: Final[int]
-    """Delta events so far: a lower bound of decoded tokens while streaming."""
-    finish_reason: Final[str | None]
-    tools: Final[tuple[str, ...]]
-    """Names of the tools that the answer called, in order, without repeats."""
-    response_id: Final[str | None]
-    weight_version: Final[str | None]
+    @property
+    def events(self) -> int:
+        """Whole SSE events seen, the last one (`[DONE]`) too; comments are none."""
+    @property
+    def first_event_error(self) -> str | None:
+        """The message, where the first event is an error in a stream that began with 200."""
+    @property
+    def first_event_error_code(self) -> int | None: ...
+    @property
+    def error(self) -> str | None:
+        """The message of the last error event, or of an error body."""
+    @property
+    def done(self) -> bool:
+        """The answer said its end: [DONE], message_stop, response.completed, a finish reason for
+        every sequence; a JSON answer: its last bracket."""
+    @property
+    def prompt_tokens(self) -> int | None:
+        """Cached ones included, in every dialect. Sums over a batch."""
+    @property
+    def completion_tokens(self) -> int | None: ...
+    @property
+    def cached_tokens(self) -> int | None: ...
+    @property
+    def cached_host_tokens(self) -> int | None: ...
+    @property
+    def cached_storage_tokens(self) -> int | None: ...
+    @property
+    def decoded_events(self) -> int:
+        """Events so far that brought text: a lower bound of decoded tokens while streaming."""
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """Names of the tools that the answer called, in order, without repeats."""
+    @property
+    def response_id(self) -> str | None: ...
+    @property
+    def weight_version(self) -> str | None: ...
 
 # --- engine ------------------------------------------------------------------------------------

@@ -3,12 +3,17 @@
 //! The only crate that knows Python. Each room of the Rust side has one file here; nothing
 //! decides anything.
 
+mod wire;
+
 use pyo3::prelude::*;
 
 /// The native core of thunder-router. `_core.pyi` is its manual.
 #[pymodule]
 mod _core {
     use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::wire::{RequestFacts, ResponseScanner, scan_request};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

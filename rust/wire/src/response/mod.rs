@@ -1,0 +1,11 @@
+//! What an answer says, read as it streams by.
+
+mod event;
+mod facts;
+mod node;
+mod scanner;
+mod sse;
+mod walk;
+
+pub use facts::ResponseFacts;
+pub use scanner::{Passed, Scanner};

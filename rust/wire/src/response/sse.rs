@@ -1,0 +1,137 @@
+//! Server-sent events: lines to events, in pieces of any size.
+//!
+//! Source: the WHATWG HTML standard, section 9.2.6: lines end with CRLF, LF or CR, a blank line ends
+//! an event, `data` lines of one event are joined by newlines, a line that begins with a colon is a
+//! comment, and a BOM may stand at the very start.
+
+use memchr::memchr2;
+
+const BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
+const DATA: &[u8] = b"data:";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// So many bytes of it were read, all as in `data:`.
+    Start(usize),
+    /// After `data:`, where one space is skipped.
+    Colon,
+    Data,
+    /// A comment, or another field.
+    Other,
+}
+
+/// What comes next in a stream of events.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// A piece of an event's data.
+    Data(&'a [u8]),
+    /// The event has ended, at this offset of the piece that was fed.
+    End {
+        /// After its last byte.
+        at: usize,
+        /// It had data; without, it is no event.
+        has_data: bool,
+    },
+}
+
+/// Where in a stream of events we are.
+#[derive(Debug)]
+pub(super) struct Lines {
+    line: Line,
+    /// Bytes of a BOM that were read; 3 when there is none to come.
+    bom: usize,
+    /// The last line ended with CR, so an LF that follows belongs to it.
+    after_cr: bool,
+    /// The event has a data line already.
+    has_data: bool,
+}
+
+impl Lines {
+    pub(super) fn new() -> Self {
+        Self {
+            line: Line::Start(0),
+            bom: 0,
+            after_cr: false,
+            has_data: false,
+        }
+    }
+
+    /// Whether data came that no blank line has ended yet.
+    pub(super) fn has_data(&self) -> bool {
+        self.has_data || matches!(self.line, Line::Colon | Line::Data)
+    }
+
+    /// Reads one token of the piece from `at`, which it moves on. None: the piece is used up.
+    pub(super) fn next<'a>(&mut self, piece: &'a [u8], at: &mut usize) -> Option<Token<'a>> {
+        while let Some(&byte) = piece.get(*at) {
+            if std::mem::take(&mut self.after_cr) && byte == b'\n' {
+                *at += 1;
+                continue;
+            }
+            match self.line {
+                Line::Start(0) if self.bom < BOM.len() && byte == BOM[self.bom] => {
+                    self.bom += 1;
+                    *at += 1;
+                }
+                Line::Start(read) => {
+                    self.bom = BOM.len();
+                    if byte == b'\n' || byte == b'\r' {
+                        let is_blank = read == 0;
+                        self.end_line(piece, at);
+                        if is_blank {
+                            let has_data = std::mem::take(&mut self.has_data);
+                            return Some(Token::End { at: *at, has_data });
+                        }
+                    } else if byte == DATA[read] {
+                        *at += 1;
+                        self.line = if read + 1 == DATA.len() {
+                            Line::Colon
+                        } else {
+                            Line::Start(read + 1)
+                        };
+                    } else {
+                        self.line = Line::Other;
+                    }
+                }
+                Line::Colon => {
+                    if byte == b' ' {
+                        *at += 1;
+                    }
+                    self.line = Line::Data;
+                    if std::mem::replace(&mut self.has_data, true) {
+                        return Some(Token::Data(b"\n"));
+                    }
+                }
+                Line::Data | Line::Other => {
+                    let rest = &piece[*at..];
+                    let length = memchr2(b'\n', b'\r', rest);
+                    let text = &rest[..length.unwrap_or(rest.len())];
+                    *at += text.len();
+                    let is_data = self.line == Line::Data;
+                    if length.is_some() {
+                        self.end_line(piece, at);
+                    }
+                    if is_data && !text.is_empty() {
+                        return Some(Token::Data(text));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the end of line that stands at `at`.
+    fn end_line(&mut self, piece: &[u8], at: &mut usize) {
+        self.line = Line::Start(0);
+        if piece[*at] == b'\r' {
+            *at += 1;
+            match piece.get(*at) {
+                Some(b'\n') => *at += 1,
+                Some(_) => {}
+                None => self.after_cr = true,
+            }
+        } else {
+            *at += 1;
+        }
+    }
+}
