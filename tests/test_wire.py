@@ -24,7 +24,7 @@ def test_router_fields_are_cut_and_usage_is_asked_for() -> None:
 
 
 def test_a_wrong_type_names_the_field_and_the_byte() -> None:
-    with pytest.raises(InvalidBodyError, match=r"'stream' must be true or false \(byte 21\)"):
+    with pytest.raises(InvalidBodyError, match=r"'stream' must be true or false \(byte 22\)"):
         scan_request(b'{"model":"m","stream":"yes"}', "chat")
 
 

@@ -330,8 +330,8 @@ class RequestFacts:
         """Every identity field found, dotted path and value, in the order of the body.
 
         Integers as decimal strings; other types and values beyond 4 KiB are left out. For example
-        `metadata.user_id`, `nvext.agent_context.session_id`, `vllm_xargs.agentic_context.program_id`
-        (object or JSON string); the table in `rust/wire/src/request/fields.rs` has them all. Which
+        `metadata.user_id`, `nvext.agent_context.session_id` or, from an object or a JSON string,
+        `vllm_xargs.agentic_context.program_id`; the table in `rust/wire/src/request/fields.rs` has them all. Which
         of them names the program is the business of `identity.py`.
         """
     @property
@@ -440,8 +440,11 @@ class ResponseScanner:
         """The message of the last error event, or of an error body."""
     @property
     def done(self) -> bool:
-        """The answer said its end: [DONE], message_stop, response.completed, a finish reason for
-        every sequence; a JSON answer: its last bracket."""
+        """The answer said its end.
+
+        A stream by [DONE], message_stop, response.completed or a finish reason for every sequence,
+        a JSON answer by its last bracket.
+        """
     @property
     def prompt_tokens(self) -> int | None:
         """Cached ones included, in every dialect. Sums over a batch."""
