@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RUST := $(shell find rust Cargo.toml Cargo.lock -name '*.rs' -o -name '*.toml' -o -name '*.lock' 2>/dev/null)
 
-.PHONY: setup build demo check format test test-rust test-python bench clean
+.PHONY: setup build demo check format test test-rust test-python test-packaging bench clean
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)          ## the virtual environment with the package and its tools
@@ -51,6 +51,9 @@ test-rust: $(STAMP)
 
 test-python: $(STAMP)
 	$(BIN)/pytest -q
+
+test-packaging: $(STAMP) ## the wheel and the sdist, built, installed and run
+	$(BIN)/pytest -q -m packaging
 
 bench: $(STAMP)          ## the measured tables of bench/README.md
 	cargo bench --quiet
