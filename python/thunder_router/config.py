@@ -150,6 +150,8 @@ class WorkerSettings(_Section):
     api_key: SecretStr | None = None
     admin_api_key: SecretStr | None = None
     probe_timeout_s: Annotated[float, Field(gt=0)] = 5.0
+    control_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """For a control call to all workers (weights, profiles, flushes), on each of them."""
     loads_interval_s: Annotated[float, Field(gt=0)] = 0.25
     ready_interval_s: Annotated[float, Field(gt=0)] = 1.0
     metrics_interval_s: Annotated[float, Field(gt=0)] = 5.0

@@ -94,7 +94,7 @@ class Watch:
     def change(self, entry: WorkerEntry, door: Door) -> None:
         """The operator changed its settings: what is known of it is asked anew."""
         self.entry, self.door = entry, door
-        self._look_again()
+        self.look_again()
         self._compose()
 
     def leave(self) -> None:
@@ -131,8 +131,12 @@ class Watch:
         """The relay saw it fail. One it could not even reach is looked at now."""
         self.breaker.note(Outcome.FAILURE, self._clock.now_s())
         if unreachable:
-            self._look_again()
+            self.look_again()
         self.step()
+
+    def look_again(self) -> None:
+        """Find out now what it is, rather than at the next turn."""
+        self._probe_now.set()
 
     def flushed(self) -> None:
         """Its KV cache is empty."""
@@ -209,7 +213,7 @@ class Watch:
             if line.snapshot_at_s is not None:
                 self._vitals.snapshot(line.snapshot_at_s)
         if self._went_back(reading):
-            self._look_again()
+            self.look_again()
             self.flushed()
         self._seen = replace(self._seen, loads=reading)
         self._compose()
@@ -259,9 +263,6 @@ class Watch:
             self.breaker.probed(outcome, self._clock.now_s())
 
     # What it adds up to.
-
-    def _look_again(self) -> None:
-        self._probe_now.set()
 
     def _went_back(self, reading: Reading[tuple[RankLoad, ...]]) -> bool:
         """A counter that only grows has shrunk: the engine started anew behind our back."""
