@@ -1,0 +1,233 @@
+//! The state of the scheduler: who is where. Events and policies change it through a few moves.
+//!
+//! `book` holds the collections and the questions, `ledger` what seats are charged, `moves` the
+//! changes that decisions stand for. A policy composes moves; it never touches a count.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+
+use slab::Slab;
+
+use crate::config::SchedulerConfig;
+use crate::deadlines::Deadlines;
+use crate::decision::Decision;
+use crate::error::Error;
+use crate::ids::{Millis, RequestId, Seat, Tokens, WorkerId};
+use crate::program::{Class, Program, ProgramKey};
+use crate::queue::{Place, Waiting};
+use crate::request::Request;
+use crate::standing::Standings;
+use crate::tools::Tools;
+use crate::transitions::{Status, WorkerState};
+use crate::view::Counts;
+use crate::worker::Worker;
+
+/// The global queue: one line per class, and the waiters for whom some seat's room is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    pub(crate) returning: Waiting,
+    pub(crate) new: Waiting,
+    pub(crate) claims: Waiting,
+}
+
+impl Queue {
+    pub(crate) fn line(&self, class: Class) -> &Waiting {
+        match class {
+            Class::Returning => &self.returning,
+            Class::New => &self.new,
+        }
+    }
+
+    pub(crate) fn line_mut(&mut self, class: Class) -> &mut Waiting {
+        match class {
+            Class::Returning => &mut self.returning,
+            Class::New => &mut self.new,
+        }
+    }
+}
+
+/// Everything the scheduler knows.
+#[derive(Debug)]
+pub(crate) struct Book {
+    pub(crate) config: SchedulerConfig,
+    /// The latest time it was told.
+    pub(crate) now: Millis,
+    pub(crate) programs: Slab<Program>,
+    pub(crate) names: HashMap<Arc<str>, ProgramKey>,
+    pub(crate) requests: HashMap<RequestId, Request>,
+    pub(crate) workers: BTreeMap<Seat, Worker>,
+    pub(crate) queue: Queue,
+    pub(crate) standings: Standings,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) tools: Tools,
+    /// Requests that the next tick decides first.
+    pub(crate) inbox: Vec<RequestId>,
+    /// Programs whose turn just ended.
+    pub(crate) turned: Vec<ProgramKey>,
+    /// Seats that changed.
+    pub(crate) dirty: Vec<Seat>,
+    /// Decisions made and not yet taken.
+    pub(crate) out: Vec<Decision>,
+    /// While weights are exchanged: when to stop believing it.
+    pub(crate) sync_until: Option<Millis>,
+    /// When a policy that acts at fixed times acts next.
+    pub(crate) next_act: Millis,
+    pub(crate) counts: Counts,
+    /// Requests that were told to wait.
+    pub(crate) held: usize,
+    /// Mean wait of held requests that were admitted.
+    pub(crate) mean_wait: f64,
+    pub(crate) places: Place,
+    pub(crate) generations: u64,
+}
+
+impl Book {
+    pub(crate) fn new(config: SchedulerConfig) -> Self {
+        Self {
+            config,
+            now: 0,
+            programs: Slab::new(),
+            names: HashMap::new(),
+            requests: HashMap::new(),
+            workers: BTreeMap::new(),
+            queue: Queue::default(),
+            standings: Standings::default(),
+            deadlines: Deadlines::default(),
+            tools: Tools::new(),
+            inbox: Vec::new(),
+            turned: Vec::new(),
+            dirty: Vec::new(),
+            out: Vec::new(),
+            sync_until: None,
+            next_act: 0,
+            counts: Counts::default(),
+            held: 0,
+            mean_wait: 0.0,
+            places: 0,
+            generations: 0,
+        }
+    }
+
+    /// Time never runs backwards, whatever the caller's clock does.
+    pub(crate) fn clock(&mut self, now: Millis) -> Millis {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    pub(crate) fn named(&self, name: &str) -> Result<ProgramKey, Error> {
+        let known = self.names.get(name).copied();
+        known.ok_or_else(|| Error::UnknownProgram(name.to_owned()))
+    }
+
+    pub(crate) fn request(&self, request: RequestId) -> Result<&Request, Error> {
+        let known = self.requests.get(&request);
+        known.ok_or(Error::UnknownRequest(request))
+    }
+
+    /// A program that just appeared.
+    pub(crate) fn enrol(&mut self, name: Option<&str>) -> ProgramKey {
+        let name: Option<Arc<str>> = name.map(Into::into);
+        self.generations += 1;
+        let program = Program::new(name.clone(), self.generations, self.now);
+        let key = ProgramKey(self.programs.insert(program));
+        if let Some(name) = name {
+            self.names.insert(name, key);
+            self.counts.programs += 1;
+        }
+        key
+    }
+
+    /// Changes a program's status, and the counts with it.
+    pub(crate) fn set_status(&mut self, key: ProgramKey, to: Status) {
+        let from = self[key].status;
+        debug_assert!(from.may_become(to), "{from:?} to {to:?}");
+        if let Some(count) = self.count_of(from) {
+            *count -= 1;
+        }
+        if let Some(count) = self.count_of(to) {
+            *count += 1;
+        }
+        self[key].status = to;
+    }
+
+    /// The count that programs of this status are in.
+    pub(crate) fn count_of(&mut self, status: Status) -> Option<&mut usize> {
+        match status {
+            Status::New => None,
+            Status::Active => Some(&mut self.counts.active),
+            Status::Paused => Some(&mut self.counts.paused),
+        }
+    }
+
+    /// The next tick looks at this seat.
+    pub(crate) fn touch(&mut self, seat: Seat) {
+        if let Some(worker) = self.workers.get_mut(&seat)
+            && !worker.dirty
+        {
+            worker.dirty = true;
+            self.dirty.push(seat);
+        }
+    }
+
+    /// The ranks of a worker that was ever up.
+    pub(crate) fn seats_of(&self, worker: WorkerId) -> Result<Vec<Seat>, Error> {
+        let ranks = Seat::new(worker.0, 0)..=Seat::new(worker.0, u16::MAX);
+        let seats: Vec<Seat> = self.workers.range(ranks).map(|(seat, _)| *seat).collect();
+        if seats.is_empty() {
+            return Err(Error::UnknownWorker(worker));
+        }
+        Ok(seats)
+    }
+
+    /// The largest program that some seat could hold alone: None without any seat, `Tokens::MAX`
+    /// where some capacity is unknown.
+    pub(crate) fn largest_seat(&self) -> Option<Tokens> {
+        let up = self
+            .workers
+            .values()
+            .filter(|w| w.state != WorkerState::Down);
+        up.map(|w| w.capacity().unwrap_or(Tokens::MAX)).max()
+    }
+
+    /// Whether some seat takes new work.
+    pub(crate) fn any_ready(&self) -> bool {
+        self.workers.values().any(|w| w.state == WorkerState::Ready)
+    }
+
+    /// Looks at a program again no later than this. An alarm only ever moves forward in time; one
+    /// that rings too early sets itself again.
+    pub(crate) fn wake(&mut self, key: ProgramKey, at: Millis) {
+        let alarm = self[key].alarm;
+        if alarm.is_some_and(|alarm| alarm <= at) {
+            return;
+        }
+        self.silence(key);
+        self.deadlines
+            .set(at, crate::deadlines::Alarm::Program(key));
+        self[key].alarm = Some(at);
+    }
+
+    /// Takes a program's alarm away.
+    pub(crate) fn silence(&mut self, key: ProgramKey) {
+        if let Some(at) = self[key].alarm.take() {
+            self.deadlines
+                .clear(at, crate::deadlines::Alarm::Program(key));
+        }
+    }
+}
+
+/// Keys are handed out by the book and dropped with their program, so they are always known.
+impl Index<ProgramKey> for Book {
+    type Output = Program;
+
+    fn index(&self, key: ProgramKey) -> &Program {
+        &self.programs[key.0]
+    }
+}
+
+impl IndexMut<ProgramKey> for Book {
+    fn index_mut(&mut self, key: ProgramKey) -> &mut Program {
+        &mut self.programs[key.0]
+    }
+}

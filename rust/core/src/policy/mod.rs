@@ -1,0 +1,170 @@
+//! The policies, and the cycle that they share.
+//!
+//! A policy answers a few questions and composes moves. The cycle around it is the same for all:
+//! requests of seated programs go first, then seats that changed are measured again, then the
+//! policy acts, until nothing changes any more. Another policy is another file and one more arm
+//! in [`of`].
+
+mod off;
+mod turns;
+
+use crate::book::Book;
+use crate::config::PolicyName;
+use crate::decision::Rejection;
+use crate::ids::{Millis, RequestId, Seat};
+use crate::program::{Line, ProgramKey};
+use crate::queue::Waiter;
+use crate::reason::Reason;
+use crate::standing::Standing;
+use crate::transitions::{Status, WorkerState};
+use crate::worker::Worker;
+
+/// Where a request of a seated program goes.
+pub(crate) enum Turn {
+    /// To its seat.
+    Go,
+    /// It waits for its seat.
+    Wait(Reason),
+    /// Its program gives up the seat and queues.
+    Leave(Reason),
+}
+
+/// What makes one policy differ from another.
+pub(crate) trait Policy {
+    /// Where a request goes whose program has this seat, which is ready.
+    fn turn(&self, book: &mut Book, request: RequestId, seat: Seat, now: Millis) -> Turn;
+
+    /// Which line a program joins that has to wait.
+    fn line(&self, book: &mut Book, key: ProgramKey, waiter: Waiter, now: Millis) -> Line;
+
+    /// How a seat presents itself to waiters.
+    fn standing(&self, book: &Book, worker: &Worker) -> Standing;
+
+    /// Whether programs can be too large for every seat.
+    fn measures(&self) -> bool;
+
+    /// Pauses who must go and seats who may come. `seats` changed since it last acted.
+    fn act(&self, book: &mut Book, seats: &[Seat], now: Millis);
+
+    /// Why a waiting program still waits.
+    fn why(&self, book: &Book, key: ProgramKey) -> Reason;
+
+    /// A program's own moment has come, or its turn just ended.
+    fn look(&self, book: &mut Book, key: ProgramKey, now: Millis);
+
+    /// When it wants to act without an event.
+    fn acts_at(&self, book: &Book) -> Option<Millis>;
+}
+
+fn of(name: PolicyName) -> &'static dyn Policy {
+    match name {
+        PolicyName::Off | PolicyName::Paper | PolicyName::Adaptive => &off::Off,
+    }
+}
+
+/// Makes every decision that is due.
+pub(crate) fn decide(book: &mut Book, now: Millis) {
+    let policy = of(book.config.policy);
+    let mut undecided = Vec::new();
+    loop {
+        turns::take(book, policy, now, &mut undecided);
+        for key in std::mem::take(&mut book.turned) {
+            if book.programs.contains(key.0) {
+                look(book, key, now);
+            }
+        }
+        let mut seats = std::mem::take(&mut book.dirty);
+        seats.sort_unstable();
+        for seat in &seats {
+            measure(book, *seat);
+        }
+        if book.sync_until.is_none() {
+            policy.act(book, &seats, now);
+        }
+        if book.inbox.is_empty() && book.dirty.is_empty() && book.turned.is_empty() {
+            break;
+        }
+    }
+    for request in undecided {
+        hold_or_reject(book, policy, request);
+    }
+}
+
+/// A program's own moment: what every policy does, then what this one does.
+pub(crate) fn look(book: &mut Book, key: ProgramKey, now: Millis) {
+    let program = &book[key];
+    if !program.is_silent() || program.operator {
+        return;
+    }
+    let limit = book.config.idle_timeout_ms;
+    let silent = now.saturating_sub(program.seen);
+    if silent >= limit {
+        if let Some(program) = program.name.clone() {
+            let reason = Reason::Idle { silent, limit };
+            book.out
+                .push(crate::decision::Decision::Expire { program, reason });
+        }
+        book.forget_program(key);
+        return;
+    }
+    let at = program.seen + limit;
+    book.wake(key, at);
+    of(book.config.policy).look(book, key, now);
+}
+
+/// When the policy wants to act without an event.
+pub(crate) fn acts_at(book: &Book) -> Option<Millis> {
+    of(book.config.policy).acts_at(book)
+}
+
+/// Finds a seat's standing again.
+pub(crate) fn measure(book: &mut Book, seat: Seat) {
+    let Some(worker) = book.workers.get(&seat) else {
+        return;
+    };
+    let standing = if worker.state == WorkerState::Ready {
+        of(book.config.policy).standing(book, worker)
+    } else {
+        Standing::Out
+    };
+    if let Some(worker) = book.workers.get_mut(&seat) {
+        let before = std::mem::replace(&mut worker.standing, standing);
+        worker.dirty = false;
+        book.standings.change(seat, before, standing);
+    }
+}
+
+/// Seats a waiting program and sends its first request; the others follow in the next round.
+pub(crate) fn admit(book: &mut Book, key: ProgramKey, seat: Seat, reason: Reason) {
+    let Some(first) = book[key].waiting.values().next().copied() else {
+        return;
+    };
+    book.place(key, seat, &reason);
+    book.send(first, reason);
+    book.reconsider(key);
+    measure(book, seat);
+}
+
+fn hold_or_reject(book: &mut Book, policy: &dyn Policy, request: RequestId) {
+    let Some(entry) = book.requests.get(&request) else {
+        return;
+    };
+    let (key, bounced) = (entry.program, !entry.refused_by.is_empty());
+    if entry.state != crate::transitions::RequestState::Arrived {
+        return;
+    }
+    let program = &book[key];
+    let newcomer = program.status == Status::New || program.waiting.len() > 1;
+    let (waiting, limit) = (book.held, book.config.queue_limit);
+    if newcomer && !bounced && waiting >= limit {
+        let reason = Reason::QueueFull { waiting, limit };
+        book.reject(request, Rejection::QueueFull, reason);
+        return;
+    }
+    let reason = if book.sync_until.is_some() {
+        Reason::WeightSync
+    } else {
+        policy.why(book, key)
+    };
+    book.hold(request, reason);
+}

@@ -1,0 +1,150 @@
+//! Requests that wait for a decision: to their seat, or into a line.
+
+use std::collections::BTreeSet;
+
+use super::{Policy, Turn};
+use crate::book::Book;
+use crate::decision::Rejection;
+use crate::ids::{Millis, RequestId, Seat};
+use crate::program::ProgramKey;
+use crate::queue::Place;
+use crate::reason::Reason;
+use crate::transitions::{RequestState, WorkerState};
+
+/// Deferred requests looked at per seat and round: those behind them wait for these anyway, and a
+/// round in which one is sent is followed by another.
+const DEFERRED: usize = 8;
+
+/// Decides about every new request, and about the deferred ones of seats that changed. What joined
+/// a line and may yet be admitted in this tick is put on `undecided`.
+pub(super) fn take(
+    book: &mut Book,
+    policy: &dyn Policy,
+    now: Millis,
+    undecided: &mut Vec<RequestId>,
+) {
+    if book.inbox.is_empty() && book.dirty.is_empty() {
+        return;
+    }
+    let mut due: BTreeSet<(Place, RequestId)> = BTreeSet::new();
+    for request in std::mem::take(&mut book.inbox) {
+        if let Some(entry) = book.requests.get(&request) {
+            due.insert((entry.place, request));
+        }
+    }
+    for seat in &book.dirty {
+        if let Some(worker) = book.workers.get(seat) {
+            let deferred = worker.deferred.iter().take(DEFERRED);
+            due.extend(deferred.map(|(place, request)| (*place, *request)));
+        }
+    }
+    for (_, request) in due {
+        take_one(book, policy, request, now, undecided);
+    }
+}
+
+fn take_one(
+    book: &mut Book,
+    policy: &dyn Policy,
+    request: RequestId,
+    now: Millis,
+    undecided: &mut Vec<RequestId>,
+) {
+    let Some(entry) = book.requests.get(&request) else {
+        return;
+    };
+    if !matches!(entry.state, RequestState::Arrived | RequestState::Held) {
+        return;
+    }
+    let (key, place) = (entry.program, entry.place);
+    if book[key].operator {
+        book.hold(request, Reason::Operator);
+        return;
+    }
+    let Some(seat) = book[key].seat else {
+        queue(book, policy, key, now);
+        undecided.push(request);
+        return;
+    };
+    match turn(book, policy, request, seat, now) {
+        Turn::Go => book.send(request, Reason::Seated { seat }),
+        Turn::Leave(reason) if book[key].flying.is_empty() => {
+            if book[key].steps == 0 && reason == Reason::Bounced {
+                book.unseat(key);
+            } else {
+                book.pause(key, reason);
+            }
+            queue(book, policy, key, now);
+            undecided.extend(book[key].waiting.values());
+        }
+        Turn::Wait(reason) | Turn::Leave(reason) => {
+            if let Some(worker) = book.workers.get_mut(&seat) {
+                worker.deferred.insert(place, request);
+            }
+            book.hold(request, reason);
+        }
+    }
+}
+
+/// What every policy says of a turn, and else what this one says.
+fn turn(book: &mut Book, policy: &dyn Policy, request: RequestId, seat: Seat, now: Millis) -> Turn {
+    let refused = book
+        .requests
+        .get(&request)
+        .is_some_and(|entry| entry.refuses(seat));
+    if refused {
+        return Turn::Leave(Reason::Bounced);
+    }
+    if book.sync_until.is_some() {
+        return Turn::Wait(Reason::WeightSync);
+    }
+    match book.workers.get(&seat).map(|worker| worker.state) {
+        Some(WorkerState::Ready) => policy.turn(book, request, seat, now),
+        Some(WorkerState::Unready) => Turn::Wait(Reason::WorkerUnready { seat }),
+        Some(WorkerState::Draining) => Turn::Leave(Reason::Draining),
+        Some(WorkerState::Down) | None => Turn::Leave(Reason::WorkerDown),
+    }
+}
+
+/// Puts a program in line, unless it stands in one; answers what no seat could ever hold.
+fn queue(book: &mut Book, policy: &dyn Policy, key: ProgramKey, now: Millis) {
+    if book[key].line.is_some() {
+        return;
+    }
+    if policy.measures()
+        && let Some(largest) = book.largest_seat()
+    {
+        while let Some(request) = book[key].waiting.values().next().copied() {
+            let need = book.requests.get(&request).map_or(0, |entry| entry.prompt);
+            if need <= largest {
+                // A prompt that fits where the context would not has replaced it.
+                if book[key].context > largest {
+                    book[key].context = need;
+                }
+                break;
+            }
+            let last = book[key].waiting.len() == 1;
+            book.reject(
+                request,
+                Rejection::Oversize,
+                Reason::Oversize { need, largest },
+            );
+            if last {
+                return;
+            }
+        }
+    }
+    if let Some(waiter) = book.waiter(key) {
+        book[key].queued = book
+            .requests
+            .get(
+                book[key]
+                    .waiting
+                    .first_key_value()
+                    .map_or(&RequestId(0), |(_, r)| r),
+            )
+            .map_or(now, |entry| entry.arrived);
+        let line = policy.line(book, key, waiter, now);
+        book.step_in(key, line);
+    }
+}
