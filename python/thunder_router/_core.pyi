@@ -470,3 +470,188 @@ class ResponseScanner:
     def weight_version(self) -> str | None: ...
 
 # --- engine ------------------------------------------------------------------------------------
+# Times are microseconds of virtual time, in order: never smaller than in an earlier call.
+
+@final
+class FirstToken:
+    """Prefill is done and the first token is out."""
+
+    request: Final[int]
+    at_us: Final[int]
+    cached_device: Final[int]
+    """Prompt tokens found on the device."""
+    cached_host: Final[int]
+    """Prompt tokens brought back from the host, after those."""
+
+@final
+class Progress:
+    """So many tokens are out, in total. Only for requests that asked for it."""
+
+    request: Final[int]
+    at_us: Final[int]
+    decoded: Final[int]
+
+@final
+class Retracted:
+    """The pool ran dry: it lost its KV, queues again and recomputes prompt and output."""
+
+    request: Final[int]
+    at_us: Final[int]
+
+@final
+class Displaced:
+    """A request of higher priority took its place in the full queue; it is gone."""
+
+    request: Final[int]
+    at_us: Final[int]
+
+@final
+class Finished:
+    """It is over, answered whole or aborted."""
+
+    request: Final[int]
+    at_us: Final[int]
+    aborted: Final[bool]
+    prompt_tokens: Final[int]
+    completion_tokens: Final[int]
+    cached_device: Final[int]
+    cached_host: Final[int]
+    retractions: Final[int]
+    queue_us: Final[int]
+
+_EngineEvent = FirstToken | Progress | Retracted | Displaced | Finished
+
+@final
+class EngineLoads:
+    """An engine at one instant. Used, evictable and free tokens add up to its capacity."""
+
+    running: Final[int]
+    waiting: Final[int]
+    retracted: Final[int]
+    """Of those waiting, retracted ones."""
+    waiting_tokens: Final[int]
+    waiting_uncached_tokens: Final[int]
+    used_tokens: Final[int]
+    """KV of running requests. The cache of programs between turns is not in it."""
+    evictable_tokens: Final[int]
+    free_tokens: Final[int]
+    host_tokens: Final[int]
+    decoding_tokens: Final[int]
+    """Sum of the contexts that decode."""
+    new_token_ratio: Final[float]
+    """Share of their declared limits that admission keeps free for running requests."""
+
+@final
+class EngineCounts:
+    """Sums since an engine was made."""
+
+    submitted: Final[int]
+    finished: Final[int]
+    aborted: Final[int]
+    retractions: Final[int]
+    prompt_tokens: Final[int]
+    cached_device_tokens: Final[int]
+    cached_host_tokens: Final[int]
+    prefilled_tokens: Final[int]
+    recomputed_tokens: Final[int]
+    """Prefill that retractions made necessary."""
+    generated_tokens: Final[int]
+    prefill_busy_us: Final[int]
+    evicted_tokens: Final[int]
+    loaded_back_tokens: Final[int]
+    backed_up_tokens: Final[int]
+    host_evicted_tokens: Final[int]
+
+@final
+class Engine:
+    """One emulated engine, one DP rank, in virtual time: told the time, it says what happened.
+
+    It models iterations (fixed cost, expert weights, KV read, chunked prefill), a paged KV pool
+    with radix reuse and LRU eviction, a host tier, first-come admission with a reserve, retraction.
+    """
+
+    def __new__(
+        cls,
+        *,
+        model: str,
+        capacity_tokens: int | None,
+        page_tokens: int,
+        host_tokens: int,
+        write_policy: Literal["write_through", "write_back"],
+        max_running: int,
+        max_queued: int | None,
+        session_radix: bool,
+        priority_scheduling: bool,
+        progress_us: int,
+    ) -> Engine:
+        """`model`: one of `models()`. `capacity_tokens` None: the model's own; cut to whole pages.
+
+        `progress_us`: virtual time between `Progress` events, 0 for one after every token.
+
+        Raises:
+            ConfigError: a value is unknown or contradicts another.
+        """
+    @staticmethod
+    def models() -> list[str]:
+        """Names of the models whose constants are known."""
+    @property
+    def capacity_tokens(self) -> int: ...
+    @property
+    def max_prompt_tokens(self) -> int: ...
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing runs."""
+    @property
+    def paused(self) -> bool: ...
+    def submit(
+        self,
+        request: int,
+        *,
+        prompt: bytes,
+        prompt_tokens: int,
+        answer: bytes,
+        output_tokens: int,
+        max_tokens: int,
+        bytes_per_token: float,
+        priority: int,
+        session: str | None,
+        progress: bool,
+        now_us: int,
+    ) -> Literal["too_long", "queue_full"] | None:
+        """Takes a request in, or says why not.
+
+        `prompt` and `answer` are bytes that stand for their tokens: two prompts share a prefix as
+        far as their blocks of 64 tokens, at `bytes_per_token`, are equal. `output_tokens` is how
+        much it will generate, `max_tokens` what it declared; both are cut to what fits the pool.
+
+        Raises:
+            DuplicateRequestError: the id is in flight.
+            ValueError: `bytes_per_token` is not in (0, 1024].
+        """
+    def abort(self, request: int, now_us: int) -> bool:
+        """Cuts it short, where it runs at the end of its iteration. False if not in flight."""
+    def advance(self, now_us: int) -> list[_EngineEvent]:
+        """Lets time pass and tells what happened, in order."""
+    def next_event_us(self) -> int | None:
+        """When `advance` has something to do; None: not before something else happens.
+
+        Every other call may change the answer. Calling `advance` for nothing is harmless.
+        """
+    def decoded(self, request: int, now_us: int) -> int | None:
+        """Tokens it has generated, where it is in flight."""
+    def close_session(self, session: str) -> None:
+        """Its KV goes first from now on. Requests already running leave it closed."""
+    def flush(self) -> bool:
+        """Drops the cache, both tiers. False, and nothing done, while anything is in flight."""
+    def pause(self, mode: str, now_us: int) -> None:
+        """Stands still after this iteration.
+
+        `abort` ends what is in flight, `retract` takes its KV and queues it, `in_place` keeps
+        everything.
+
+        Raises:
+            ValueError: another mode.
+        """
+    def resume(self, now_us: int) -> None: ...
+    def loads(self, now_us: int) -> EngineLoads: ...
+    def counts(self) -> EngineCounts: ...

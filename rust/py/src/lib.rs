@@ -3,6 +3,7 @@
 //! The only crate that knows Python. Each room of the Rust side has one file here; nothing
 //! decides anything.
 
+mod engine;
 mod wire;
 
 use pyo3::prelude::*;
@@ -12,6 +13,10 @@ use pyo3::prelude::*;
 mod _core {
     use pyo3::prelude::*;
 
+    #[pymodule_export]
+    use crate::engine::{
+        Displaced, Engine, EngineCounts, EngineLoads, Finished, FirstToken, Progress, Retracted,
+    };
     #[pymodule_export]
     use crate::wire::{RequestFacts, ResponseScanner, scan_request};
 

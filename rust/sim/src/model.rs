@@ -130,7 +130,8 @@ impl Model {
     /// into chunks: `a·P + b·P²/2`.
     pub fn prefill(&self, tokens: u64, context: u64) -> Picos {
         let (c, x) = (Picos::from(tokens), Picos::from(context));
-        c * Picos::from(self.prefill_ps) + (c * x + c * c / 2) * Picos::from(self.prefill_context_ps)
+        c * Picos::from(self.prefill_ps)
+            + (c * x + c * c / 2) * Picos::from(self.prefill_context_ps)
     }
 
     /// What an iteration costs before any prefill and before KV is read, with `batch` decoding, ps.
@@ -139,7 +140,11 @@ impl Model {
     }
 
     /// Reading the experts that `batch` tokens wake, ps.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, clippy::cast_sign_loss)]
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_precision_loss,
+        clippy::cast_sign_loss
+    )]
     fn experts(&self, batch: usize) -> Picos {
         let asleep = (1.0 - self.expert_share).powi(i32::try_from(batch).unwrap_or(i32::MAX));
         // At most experts_ps, which f64 holds to the picosecond.
@@ -155,7 +160,10 @@ mod tests {
     fn a_prompt_costs_the_same_in_one_chunk_or_in_two() {
         let model = Model::preset("glm-4.6").unwrap();
         let whole = model.prefill(8_000, 1_000);
-        assert_eq!(whole, model.prefill(3_000, 1_000) + model.prefill(5_000, 4_000));
+        assert_eq!(
+            whole,
+            model.prefill(3_000, 1_000) + model.prefill(5_000, 4_000)
+        );
         // 8,000·(50 µs + 1 ns·5,000) = 440 ms.
         assert_eq!(whole, 440_000 * PICOS_PER_MICRO);
     }
@@ -171,8 +179,14 @@ mod tests {
 
     #[test]
     fn an_idle_iteration_reads_no_expert_and_a_dense_model_has_none() {
-        assert_eq!(Model::preset("glm-4.6").unwrap().iteration(0), 6_500 * PICOS_PER_MICRO);
-        assert_eq!(Model::preset("qwen3-8b").unwrap().iteration(30), 12_300 * PICOS_PER_MICRO);
+        assert_eq!(
+            Model::preset("glm-4.6").unwrap().iteration(0),
+            6_500 * PICOS_PER_MICRO
+        );
+        assert_eq!(
+            Model::preset("qwen3-8b").unwrap().iteration(30),
+            12_300 * PICOS_PER_MICRO
+        );
         assert!(Model::preset("nope").is_none());
     }
 }

@@ -47,17 +47,50 @@ pub fn digest(id: u64, bytes: &[u8]) -> u64 {
 /// A text shorter than its tokens need is continued by empty blocks, a longer one ends in a longer
 /// last block: the count of tokens is the caller's to state.
 pub fn blocks(text: &[u8], tokens: u64, block_bytes: usize) -> Vec<Span> {
-    let count = tokens.div_ceil(BLOCK_TOKENS);
-    let mut spans = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
-    let (mut id, mut rest) = (0, text);
-    for index in 0..count {
-        let last = index + 1 == count;
-        let length = if last { rest.len() } else { block_bytes.min(rest.len()) };
-        let held = if last { tokens - index * BLOCK_TOKENS } else { BLOCK_TOKENS };
+    go_on(Vec::new(), text, tokens, block_bytes)
+}
+
+/// Spans of `text` and its `answer` as one chain, given those of `text`: what the next prompt of a
+/// conversation begins with.
+pub fn answered(
+    prompt: &[Span],
+    text: &[u8],
+    answer: &[u8],
+    answer_tokens: u64,
+    block_bytes: usize,
+) -> Vec<Span> {
+    // The last block of the prompt may become a full one, so it is cut anew.
+    let kept = prompt.len().saturating_sub(1);
+    let mut rest = text[text.len().min(kept * block_bytes)..].to_vec();
+    rest.extend_from_slice(answer);
+    let tokens: u64 = prompt[kept..].iter().map(|span| span.tokens).sum();
+    go_on(
+        prompt[..kept].to_vec(),
+        &rest,
+        tokens + answer_tokens,
+        block_bytes,
+    )
+}
+
+/// Continues the chain `spans`, all full blocks, by `text` of `tokens` tokens.
+fn go_on(mut spans: Vec<Span>, text: &[u8], tokens: u64, block_bytes: usize) -> Vec<Span> {
+    let (mut id, mut rest, mut left) = (spans.last().map_or(0, |span| span.id), text, tokens);
+    while left > 0 {
+        let held = left.min(BLOCK_TOKENS);
+        left -= held;
+        let length = if left == 0 {
+            rest.len()
+        } else {
+            block_bytes.min(rest.len())
+        };
         let (block, after) = rest.split_at(length);
         id = link(digest(id, block), held);
         rest = after;
-        spans.push(Span { id, tokens: held, partial: held < BLOCK_TOKENS });
+        spans.push(Span {
+            id,
+            tokens: held,
+            partial: held < BLOCK_TOKENS,
+        });
     }
     spans
 }
@@ -71,10 +104,24 @@ mod tests {
         let text: Vec<u8> = (0..1_000_u32).map(|i| (i % 251) as u8).collect();
         let short = blocks(&text[..600], 150, 256);
         let long = blocks(&text, 250, 256);
-        assert_eq!(short.iter().map(|s| s.tokens).collect::<Vec<_>>(), [64, 64, 22]);
+        assert_eq!(
+            short.iter().map(|s| s.tokens).collect::<Vec<_>>(),
+            [64, 64, 22]
+        );
         assert_eq!(short[..2], long[..2]);
         assert_ne!(short[2].id, long[2].id);
         assert!(short[2].partial && !long[2].partial);
+    }
+
+    #[test]
+    fn an_answered_prompt_is_the_beginning_of_the_next() {
+        let text: Vec<u8> = (0..1_500_u32).map(|i| (i % 241) as u8).collect();
+        let prompt = blocks(&text[..600], 150, 256);
+        let whole = answered(&prompt, &text[..600], &text[600..1_000], 100, 256);
+        assert_eq!(whole, blocks(&text[..1_000], 250, 256));
+        let next = blocks(&text, 375, 256);
+        assert_eq!(whole[..3], next[..3]);
+        assert!(whole[3].partial);
     }
 
     #[test]
@@ -95,7 +142,13 @@ mod tests {
 
     #[test]
     fn stated_tokens_stretch_a_short_text_and_squeeze_a_long_one() {
-        assert_eq!(blocks(b"hi", 200, 256).iter().map(|s| s.tokens).sum::<u64>(), 200);
+        assert_eq!(
+            blocks(b"hi", 200, 256)
+                .iter()
+                .map(|s| s.tokens)
+                .sum::<u64>(),
+            200
+        );
         assert_eq!(blocks(&[1; 4_096], 10, 256).len(), 1);
         assert!(blocks(b"", 0, 256).is_empty());
     }

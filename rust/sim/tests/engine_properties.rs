@@ -1,6 +1,6 @@
 //! Properties of the engine over random days: what must hold whatever comes in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use thunder_sim::cache::WritePolicy;
@@ -10,7 +10,13 @@ use thunder_sim::span::{Span, link};
 
 #[derive(Clone, Debug)]
 enum Act {
-    Turn { program: u64, new: u64, out: u64, max: u64, priority: i64 },
+    Turn {
+        program: u64,
+        new: u64,
+        out: u64,
+        max: u64,
+        priority: i64,
+    },
     Abort(u64),
     Close(u64),
     Wait(u64),
@@ -33,8 +39,14 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-fn config(page: u64, host: u64, write_policy: WritePolicy, sessions: bool, priority: bool) -> EngineConfig {
-    let mut model = Model::preset("glm-4.6").unwrap().clone();
+fn config(
+    page: u64,
+    host: u64,
+    write_policy: WritePolicy,
+    sessions: bool,
+    priority: bool,
+) -> EngineConfig {
+    let mut model = Model::preset("glm-4.6").expect("a preset").clone();
     model.capacity_tokens = 2_048;
     model.chunk_tokens = 256;
     EngineConfig {
@@ -58,7 +70,9 @@ fn setup() -> impl Strategy<Value = EngineConfig> {
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(page, host, policy, sessions, priority)| config(page, host, policy, sessions, priority))
+        .prop_map(|(page, host, policy, sessions, priority)| {
+            config(page, host, policy, sessions, priority)
+        })
 }
 
 /// One program's conversation so far, as spans; all programs share the first.
@@ -68,13 +82,25 @@ struct Conversation(Vec<Span>);
 impl Conversation {
     fn turn(&mut self, program: u64, new: u64, out: u64) -> (Vec<Span>, Vec<Span>) {
         if self.0.is_empty() {
-            self.0.push(Span { id: 1, tokens: 100, partial: false });
+            self.0.push(Span {
+                id: 1,
+                tokens: 100,
+                partial: false,
+            });
         }
-        let last = self.0.last().unwrap().id;
-        self.0.push(Span { id: link(last, program + 100 + (new << 32)), tokens: new, partial: false });
+        let last = self.0.last().expect("the shared span").id;
+        self.0.push(Span {
+            id: link(last, program + 100 + (new << 32)),
+            tokens: new,
+            partial: false,
+        });
         let prompt = self.0.clone();
-        let last = self.0.last().unwrap().id;
-        self.0.push(Span { id: link(last, program + 200 + (out << 32)), tokens: out, partial: false });
+        let last = self.0.last().expect("the shared span").id;
+        self.0.push(Span {
+            id: link(last, program + 200 + (out << 32)),
+            tokens: out,
+            partial: false,
+        });
         (prompt, self.0.clone())
     }
 }
@@ -82,12 +108,18 @@ impl Conversation {
 /// Plays `acts`; `streaming` makes everybody want progress after every token, which makes the engine
 /// iterate one by one.
 fn play(config: &EngineConfig, acts: &[Act], streaming: bool) -> Vec<Event> {
-    let mut engine = Engine::new(config.clone()).unwrap();
+    let mut engine = Engine::new(config.clone()).expect("a valid config");
     let mut talks: BTreeMap<u64, Conversation> = BTreeMap::new();
     let (mut now, mut request, mut events) = (0, 0, Vec::new());
     for act in acts {
         match *act {
-            Act::Turn { program, new, out, max, priority } => {
+            Act::Turn {
+                program,
+                new,
+                out,
+                max,
+                priority,
+            } => {
                 let talk = talks.entry(program).or_default();
                 if talk.0.iter().map(|span| span.tokens).sum::<u64>() + new + out > 1_500 {
                     *talk = Conversation::default();
@@ -138,7 +170,10 @@ fn play(config: &EngineConfig, acts: &[Act], streaming: bool) -> Vec<Event> {
 }
 
 fn without_progress(events: Vec<Event>) -> Vec<Event> {
-    events.into_iter().filter(|event| !matches!(event.kind, EventKind::Progress { .. })).collect()
+    events
+        .into_iter()
+        .filter(|event| !matches!(event.kind, EventKind::Progress { .. }))
+        .collect()
 }
 
 proptest! {
@@ -147,23 +182,23 @@ proptest! {
     #[test]
     fn every_request_ends_once_and_tokens_add_up(config in setup(), acts in prop::collection::vec(act(), 1..60)) {
         let events = play(&config, &acts, false);
-        let mut ended = BTreeMap::new();
+        let mut ended = BTreeSet::new();
         let mut last = 0;
         for event in &events {
             prop_assert!(event.at_us >= last, "events are in order");
             last = event.at_us;
             match event.kind {
                 EventKind::Finished(finish) => {
-                    prop_assert!(ended.insert(event.request, ()).is_none(), "ended twice");
+                    prop_assert!(ended.insert(event.request), "ended twice");
                     let cached = finish.cached_device + finish.cached_host;
                     prop_assert!(cached < finish.prompt_tokens, "cached more than the prompt");
                     prop_assert!(cached % config.page_tokens == 0, "cached part of a page");
                     prop_assert!(finish.aborted || finish.completion_tokens >= 1);
                 }
                 EventKind::Displaced => {
-                    prop_assert!(ended.insert(event.request, ()).is_none());
+                    prop_assert!(ended.insert(event.request));
                 }
-                _ => prop_assert!(!ended.contains_key(&event.request), "heard of after its end"),
+                _ => prop_assert!(!ended.contains(&event.request), "heard of after its end"),
             }
         }
     }

@@ -104,7 +104,11 @@ impl Cache {
     pub fn new(page: u64, host_capacity: u64, write_policy: WritePolicy) -> Self {
         Self {
             page,
-            nodes: vec![Node { device: Some(0), host: Some(0), ..Node::default() }],
+            nodes: vec![Node {
+                device: Some(0),
+                host: Some(0),
+                ..Node::default()
+            }],
             vacant: Vec::new(),
             by_id: HashMap::new(),
             uses: 0,
@@ -152,11 +156,15 @@ impl Cache {
         };
         let (mut end, mut held) = (0, 0);
         for span in spans {
-            let Some(&child) = self.by_id.get(&span.id) else { break };
+            let Some(&child) = self.by_id.get(&span.id) else {
+                break;
+            };
             let node = &self.nodes[child as usize];
             end += span.tokens;
             let on_device = found.deepest == found.device_node && node.device.is_some();
-            let Some(tokens) = (if on_device { node.device } else { node.host }) else { break };
+            let Some(tokens) = (if on_device { node.device } else { node.host }) else {
+                break;
+            };
             held += tokens;
             found.deepest = child;
             if on_device {
@@ -272,7 +280,11 @@ impl Cache {
                 self.drop_subtree(tail);
             }
         }
-        let fresh = Node { id: span.id, parent, ..Node::default() };
+        let fresh = Node {
+            id: span.id,
+            parent,
+            ..Node::default()
+        };
         let node = if let Some(node) = self.vacant.pop() {
             self.nodes[node as usize] = fresh;
             node
@@ -302,11 +314,23 @@ impl Cache {
             if node.locks > 0 {
                 locked += node.device.unwrap_or(0);
             }
-            assert!(node.device.is_some() || node.host.is_some(), "a node that is nowhere");
-            assert!(node.device.is_none() || parent.device.is_some(), "device prefix is broken");
+            assert!(
+                node.device.is_some() || node.host.is_some(),
+                "a node that is nowhere"
+            );
+            assert!(
+                node.device.is_none() || parent.device.is_some(),
+                "device prefix is broken"
+            );
             assert!(node.device.is_some() || parent.host.is_some() || parent.device.is_some());
-            assert!(parent.children.contains(&index), "a child its parent does not know");
-            assert!(node.host_rank.is_none() || node.device.is_none(), "filed where it is not");
+            assert!(
+                parent.children.contains(&index),
+                "a child its parent does not know"
+            );
+            assert!(
+                node.host_rank.is_none() || node.device.is_none(),
+                "filed where it is not"
+            );
         }
         assert_eq!(device, self.device_tokens, "device tokens");
         assert_eq!(locked, self.locked_tokens, "locked tokens");

@@ -18,7 +18,9 @@ impl Cache {
     pub fn evict(&mut self, tokens: u64) -> u64 {
         let (mut freed, mut copied) = (0, 0);
         while freed < tokens {
-            let Some(&(_, _, node)) = self.device_order.first() else { break };
+            let Some(&(_, _, node)) = self.device_order.first() else {
+                break;
+            };
             let held = self.nodes[node as usize].device.unwrap_or(0);
             if self.write_policy == WritePolicy::Back {
                 copied += self.back_up(node, held);
@@ -93,7 +95,9 @@ impl Cache {
     /// Drops least recently used host-only leaves until `tokens` fit.
     fn make_host_room(&mut self, tokens: u64) -> bool {
         while self.host_tokens + tokens > self.host_capacity {
-            let Some(&(_, node)) = self.host_order.first() else { return false };
+            let Some(&(_, node)) = self.host_order.first() else {
+                return false;
+            };
             self.counts.host_evicted += self.nodes[node as usize].host.unwrap_or(0);
             self.drop_subtree(node);
         }
@@ -143,11 +147,9 @@ impl Cache {
     /// Puts `node` at its place in the eviction orders, or takes it out of them.
     pub(super) fn refile(&mut self, node: NodeId) {
         let one = &mut self.nodes[node as usize];
-        let device = (node != ROOT
-            && one.device.is_some()
-            && one.device_children == 0
-            && one.locks == 0)
-            .then_some((one.open > 0, one.touched));
+        let device =
+            (node != ROOT && one.device.is_some() && one.device_children == 0 && one.locks == 0)
+                .then_some((one.open > 0, one.touched));
         if device != one.device_rank {
             if let Some((open, touched)) = one.device_rank {
                 self.device_order.remove(&(open, touched, node));

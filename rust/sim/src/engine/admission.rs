@@ -30,10 +30,16 @@ impl Engine {
     /// Admits from the head of the queue for as long as there is room.
     pub(super) fn admit(&mut self) {
         self.stirred = false;
-        let unfilled: u64 = self.prefilling.iter().map(|one| one.fill_tokens - one.filled).sum();
+        let unfilled: u64 = self
+            .prefilling
+            .iter()
+            .map(|one| one.fill_tokens - one.filled)
+            .sum();
         let mut chunk = self.config.model.chunk_tokens.saturating_sub(unfilled);
         while chunk > 0 && self.running() < self.config.max_running {
-            let Some(head) = self.waiting.front() else { return };
+            let Some(head) = self.waiting.front() else {
+                return;
+            };
             let limit = (head.fill_tokens - 1) / self.config.page_tokens * self.config.page_tokens;
             let found = self.cache.find(&head.spec.prompt, limit);
             let cached = found.device_tokens + found.host_tokens;
@@ -44,7 +50,9 @@ impl Engine {
             if needed + reserve > available && self.running() > 0 {
                 return;
             }
-            let Some(mut one) = self.waiting.pop_front() else { return };
+            let Some(mut one) = self.waiting.pop_front() else {
+                return;
+            };
             self.cache.touch(found.deepest);
             self.cache.lock(found.deepest);
             self.make_room(needed);
@@ -81,10 +89,16 @@ impl Engine {
             self.retract(one);
         }
         while self.growth(1) > room(self) {
-            let Some(one) = self.prefilling.pop() else { break };
+            let Some(one) = self.prefilling.pop() else {
+                break;
+            };
             self.retract(one);
         }
-        let decoded: u64 = self.decoding.iter().map(|one| one.decoded + RETRACT_STEPS).sum();
+        let decoded: u64 = self
+            .decoding
+            .iter()
+            .map(|one| one.decoded + RETRACT_STEPS)
+            .sum();
         let declared: u64 = self.decoding.iter().map(|one| one.spec.max_tokens).sum();
         self.new_token_ratio = (decoded * 1_000_000 / (declared + 1)).clamp(RATIO_FLOOR, 1_000_000);
     }
@@ -92,7 +106,12 @@ impl Engine {
     /// The one with the least output, and of those the longest prompt: it loses least.
     fn victim(&self) -> usize {
         let loss = |one: &Request| (one.decoded, std::cmp::Reverse(one.prompt_tokens));
-        let least = self.decoding.iter().enumerate().rev().min_by_key(|(_, one)| loss(one));
+        let least = self
+            .decoding
+            .iter()
+            .enumerate()
+            .rev()
+            .min_by_key(|(_, one)| loss(one));
         least.map_or(0, |(index, _)| index)
     }
 
@@ -117,7 +136,8 @@ impl Engine {
     /// Where a newcomer of this priority stands.
     pub(super) fn place_in_queue(&self, priority: i64) -> usize {
         if self.config.priority_scheduling {
-            self.waiting.partition_point(|one| one.spec.priority >= priority)
+            self.waiting
+                .partition_point(|one| one.spec.priority >= priority)
         } else {
             self.waiting.len()
         }
@@ -136,5 +156,8 @@ impl Engine {
 }
 
 fn may_generate(one: &Request) -> u64 {
-    one.spec.max_tokens.saturating_sub(one.decoded).min(RESERVE_CLIP)
+    one.spec
+        .max_tokens
+        .saturating_sub(one.decoded)
+        .min(RESERVE_CLIP)
 }

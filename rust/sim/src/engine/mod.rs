@@ -24,8 +24,8 @@ use crate::cache::{Cache, ROOT, WritePolicy};
 use crate::model::{Model, PICOS_PER_MICRO, Picos};
 
 pub use report::{Counts, Loads};
-pub use request::{Event, EventKind, Finish, Refusal, Submission};
 use request::Request;
+pub use request::{Event, EventKind, Finish, Refusal, Submission};
 use segment::Segment;
 
 /// How an engine is set up.
@@ -107,7 +107,9 @@ impl Engine {
             )));
         }
         if config.max_running == 0 || config.model.chunk_tokens == 0 {
-            return Err(ConfigError("max_running and chunk_tokens must be at least 1".into()));
+            return Err(ConfigError(
+                "max_running and chunk_tokens must be at least 1".into(),
+            ));
         }
         Ok(Self {
             cache: Cache::new(page, config.host_tokens, config.write_policy),
@@ -145,7 +147,10 @@ impl Engine {
         let prompt_tokens = spec.prompt.iter().map(|span| span.tokens).sum();
         let limit = self.max_prompt_tokens();
         if prompt_tokens > limit {
-            return Err(Refusal::TooLong { prompt_tokens, limit });
+            return Err(Refusal::TooLong {
+                prompt_tokens,
+                limit,
+            });
         }
         self.catch_up(now_us);
         if self.holds(spec.request) {
@@ -157,7 +162,11 @@ impl Engine {
         spec.output_tokens = spec.output_tokens.clamp(1, spec.max_tokens);
         let place = self.place_in_queue(spec.priority);
         let now = self.stir(now_us);
-        if self.config.max_queued.is_some_and(|most| self.waiting.len() >= most) {
+        if self
+            .config
+            .max_queued
+            .is_some_and(|most| self.waiting.len() >= most)
+        {
             if place == self.waiting.len() {
                 return Err(Refusal::QueueFull);
             }
@@ -168,7 +177,8 @@ impl Engine {
         }
         let generation = spec.session.map_or(0, |session| self.generation(session));
         self.counts.submitted += 1;
-        self.waiting.insert(place, Request::new(spec, generation, now));
+        self.waiting
+            .insert(place, Request::new(spec, generation, now));
         Ok(())
     }
 
@@ -176,7 +186,11 @@ impl Engine {
     /// False where it is not in flight.
     pub fn abort(&mut self, request: u64, now_us: u64) -> bool {
         self.catch_up(now_us);
-        if let Some(at) = self.waiting.iter().position(|one| one.spec.request == request) {
+        if let Some(at) = self
+            .waiting
+            .iter()
+            .position(|one| one.spec.request == request)
+        {
             let now = self.stir(now_us);
             if let Some(one) = self.waiting.remove(at) {
                 self.finish(one, true, now);
@@ -267,8 +281,12 @@ impl Engine {
     /// # Panics
     /// Where a count does not add up.
     pub fn check(&self) {
-        let private: u64 =
-            self.prefilling.iter().chain(&self.decoding).map(|one| self.private(one)).sum();
+        let private: u64 = self
+            .prefilling
+            .iter()
+            .chain(&self.decoding)
+            .map(|one| self.private(one))
+            .sum();
         assert_eq!(private, self.private_tokens, "private tokens");
         assert!(
             self.cache.device_tokens() + private <= self.config.model.capacity_tokens,
@@ -326,7 +344,10 @@ impl Engine {
     }
 
     fn any_aborted(&self) -> bool {
-        self.prefilling.iter().chain(&self.decoding).any(|one| one.aborted)
+        self.prefilling
+            .iter()
+            .chain(&self.decoding)
+            .any(|one| one.aborted)
     }
 
     fn generation(&self, session: u64) -> u64 {
@@ -385,7 +406,8 @@ impl Engine {
     /// it: should the pool be full, cache gives way.
     fn shed_duplicates(&mut self) {
         let held = self.cache.device_tokens() + self.private_tokens;
-        self.cache.evict(held.saturating_sub(self.config.model.capacity_tokens));
+        self.cache
+            .evict(held.saturating_sub(self.config.model.capacity_tokens));
     }
 
     /// The session to tag its KV with, unless it was closed since the request came.
@@ -396,7 +418,11 @@ impl Engine {
     }
 
     fn say(&mut self, request: u64, kind: EventKind, at: Picos) {
-        self.events.push(Event { at_us: micros(at), request, kind });
+        self.events.push(Event {
+            at_us: micros(at),
+            request,
+            kind,
+        });
     }
 }
 

@@ -70,20 +70,29 @@ impl Engine {
     /// How things stand at `now_us`, at least the time of the last `advance`.
     pub fn loads(&self, now_us: u64) -> Loads {
         let now = Picos::from(now_us) * PICOS_PER_MICRO;
-        let done = self.segment.as_ref().map_or(0, |segment| segment.done_by(now));
+        let done = self
+            .segment
+            .as_ref()
+            .map_or(0, |segment| segment.done_by(now));
         let grown = self.growth(done);
         let (cached, evictable) = (self.cache.device_tokens(), self.cache.evictable_tokens());
         // Growth that no free page holds will have evicted.
         let evictable = evictable - evictable.min(grown.saturating_sub(self.free_tokens()));
         let used = cached - self.cache.evictable_tokens() + self.private_tokens + grown;
         let uncached = |one: &super::Request| {
-            let found = self.cache.find(&one.spec.prompt, one.prompt_tokens.saturating_sub(1));
+            let found = self
+                .cache
+                .find(&one.spec.prompt, one.prompt_tokens.saturating_sub(1));
             one.fill_tokens - found.device_tokens - found.host_tokens
         };
         Loads {
             running: (self.prefilling.len() + self.decoding.len()) as u64,
             waiting: self.waiting.len() as u64,
-            retracted: self.waiting.iter().filter(|one| one.retractions > 0).count() as u64,
+            retracted: self
+                .waiting
+                .iter()
+                .filter(|one| one.retractions > 0)
+                .count() as u64,
             waiting_tokens: self.waiting.iter().map(|one| one.fill_tokens).sum(),
             waiting_uncached_tokens: self.waiting.iter().map(uncached).sum(),
             used_tokens: used,
@@ -108,11 +117,18 @@ impl Engine {
     /// Tokens that `request` has generated at `now_us`, where it is in flight.
     pub fn decoded(&self, request: u64, now_us: u64) -> Option<u64> {
         let now = Picos::from(now_us) * PICOS_PER_MICRO;
-        let done = self.segment.as_ref().map_or(0, |segment| segment.done_by(now));
+        let done = self
+            .segment
+            .as_ref()
+            .map_or(0, |segment| segment.done_by(now));
         let named = |one: &&super::Request| one.spec.request == request;
         if let Some(one) = self.decoding.iter().find(named) {
             return Some(one.decoded + done);
         }
-        self.waiting.iter().chain(&self.prefilling).find(named).map(|one| one.decoded)
+        self.waiting
+            .iter()
+            .chain(&self.prefilling)
+            .find(named)
+            .map(|one| one.decoded)
     }
 }

@@ -36,7 +36,11 @@ impl Segment {
     pub(super) fn cut(&mut self, now: Picos) {
         let done = self.done_by(now);
         let at_boundary = done > 0 && self.start + self.elapsed(done) == now;
-        self.iterations = if at_boundary { done } else { self.iterations.min(done + 1) };
+        self.iterations = if at_boundary {
+            done
+        } else {
+            self.iterations.min(done + 1)
+        };
     }
 }
 
@@ -100,7 +104,13 @@ impl Engine {
 
     /// How many iterations pass before anything but decoding happens.
     fn undisturbed(&self, segment: &Segment) -> u64 {
-        let mut most = self.decoding.iter().map(Request::remaining).min().unwrap_or(1).max(1);
+        let mut most = self
+            .decoding
+            .iter()
+            .map(Request::remaining)
+            .min()
+            .unwrap_or(1)
+            .max(1);
         if !self.waiting.is_empty() && self.new_token_ratio > RATIO_FLOOR {
             most = most.min(ADMISSION_INTERVAL - self.iterations % ADMISSION_INTERVAL);
         }
@@ -135,8 +145,10 @@ impl Engine {
         let n = segment.iterations;
         self.iterations += n;
         if !self.decoding.is_empty() {
-            self.new_token_ratio =
-                self.new_token_ratio.saturating_sub(RATIO_DECAY * n).max(RATIO_FLOOR);
+            self.new_token_ratio = self
+                .new_token_ratio
+                .saturating_sub(RATIO_DECAY * n)
+                .max(RATIO_FLOOR);
             let growth = self.growth(n);
             self.make_room(growth);
             self.private_tokens += growth;
@@ -163,7 +175,13 @@ impl Engine {
                 continue;
             }
             if one.spec.progress {
-                self.say(one.spec.request, EventKind::Progress { decoded: one.decoded }, self.clock);
+                self.say(
+                    one.spec.request,
+                    EventKind::Progress {
+                        decoded: one.decoded,
+                    },
+                    self.clock,
+                );
             }
             going.push(one);
         }
@@ -185,7 +203,8 @@ impl Engine {
             self.cache.unlock(one.node);
             let session = self.live_session(&one);
             (one.node, one.in_cache) =
-                self.cache.insert(&one.spec.prompt, one.prompt_tokens, session);
+                self.cache
+                    .insert(&one.spec.prompt, one.prompt_tokens, session);
             self.cache.lock(one.node);
             self.private_tokens += self.private(&one);
             self.shed_duplicates();
@@ -193,7 +212,10 @@ impl Engine {
             self.counts.generated += 1;
             if one.decoded == 1 {
                 let (cached_device, cached_host) = (one.cached_device, one.cached_host);
-                let first = EventKind::FirstToken { cached_device, cached_host };
+                let first = EventKind::FirstToken {
+                    cached_device,
+                    cached_host,
+                };
                 self.say(one.spec.request, first, self.clock);
             }
             if one.done() {
@@ -211,10 +233,12 @@ impl Engine {
             return;
         }
         self.stirred = true;
-        let (gone, prefilling) =
-            std::mem::take(&mut self.prefilling).into_iter().partition(|one| one.aborted);
-        let (also_gone, decoding): (Vec<_>, _) =
-            std::mem::take(&mut self.decoding).into_iter().partition(|one| one.aborted);
+        let (gone, prefilling) = std::mem::take(&mut self.prefilling)
+            .into_iter()
+            .partition(|one| one.aborted);
+        let (also_gone, decoding): (Vec<_>, _) = std::mem::take(&mut self.decoding)
+            .into_iter()
+            .partition(|one| one.aborted);
         (self.prefilling, self.decoding) = (prefilling, decoding);
         for one in Vec::into_iter(gone).chain(also_gone) {
             self.finish(one, true, self.clock);
