@@ -17,7 +17,7 @@ import_exception!(thunder_router.errors, DuplicateRequestError);
 
 /// Prefill is done and the first token is out.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct FirstToken {
+pub(crate) struct FirstToken {
     request: u64,
     at_us: u64,
     cached_device: u64,
@@ -26,7 +26,7 @@ pub struct FirstToken {
 
 /// So many tokens are out, in total.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct Progress {
+pub(crate) struct Progress {
     request: u64,
     at_us: u64,
     decoded: u64,
@@ -34,21 +34,21 @@ pub struct Progress {
 
 /// It lost its KV to others and queues again.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct Retracted {
+pub(crate) struct Retracted {
     request: u64,
     at_us: u64,
 }
 
 /// A request of higher priority took its place in the full queue.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct Displaced {
+pub(crate) struct Displaced {
     request: u64,
     at_us: u64,
 }
 
 /// It is over.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct Finished {
+pub(crate) struct Finished {
     request: u64,
     at_us: u64,
     aborted: bool,
@@ -62,7 +62,7 @@ pub struct Finished {
 
 /// An engine at one instant.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct EngineLoads {
+pub(crate) struct EngineLoads {
     running: u64,
     waiting: u64,
     retracted: u64,
@@ -78,7 +78,7 @@ pub struct EngineLoads {
 
 /// Sums since an engine was made.
 #[pyclass(frozen, get_all, module = "thunder_router._core")]
-pub struct EngineCounts {
+pub(crate) struct EngineCounts {
     submitted: u64,
     finished: u64,
     aborted: u64,
@@ -98,7 +98,7 @@ pub struct EngineCounts {
 
 /// One emulated engine (one DP rank) in virtual time.
 #[pyclass(frozen, module = "thunder_router._core")]
-pub struct Engine {
+pub(crate) struct Engine {
     inner: Mutex<sim::Engine>,
 }
 
