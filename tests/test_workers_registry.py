@@ -252,6 +252,18 @@ async def test_a_worker_added_again_while_it_drains_stays() -> None:
         assert h.state() is State.READY
 
 
+async def test_a_worker_removed_and_added_in_one_breath_is_watched() -> None:
+    async with house({A: worker()}) as h:
+        h.ear.take()
+        h.registry.remove(0, drain=False)
+        with pytest.raises(UnknownWorkerError):
+            h.registry.get(0)
+        assert h.registry.add(WorkerEntry(url=A)).id == 0
+        await h.clock.advance(1)
+        assert h.ear.take() == [("down", 0), ("up", 0, 0)]
+        assert h.state() is State.READY
+
+
 async def test_a_url_keeps_its_number_for_life_and_no_other_gets_it() -> None:
     async with house({A: worker(), B: worker()}) as h:
         h.registry.remove(0, drain=False)

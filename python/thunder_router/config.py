@@ -171,6 +171,8 @@ class WorkerSettings(_Section):
     """An open circuit lets one probe through after this long; doubled at each failure, to 60 s."""
     capacity_tokens: Annotated[int, Field(gt=0)] | None = None
     """Overrides what workers say of their KV cache, per DP rank."""
+    dns_urls: tuple[str, ...] = ()
+    """URLs whose host name stands for several workers, one per address."""
     discovery_file: Path | None = None
     """Lists workers; read again when it changes."""
     discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0

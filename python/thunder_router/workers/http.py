@@ -103,8 +103,10 @@ class AiohttpClient:
                     await _whole(response),
                     response.headers.get("Content-Type", ""),
                 )
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise ConnectError(type(error).__name__) from None
+        except aiohttp.ClientConnectorError as error:
+            raise ConnectError(error.os_error.strerror or type(error).__name__) from None
+        except aiohttp.ConnectionTimeoutError:
+            raise ConnectError(f"no connection within {timeout_s:g} s") from None
         except TimeoutError:
             raise TimeoutError(f"no answer within {timeout_s:g} s") from None
         except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:

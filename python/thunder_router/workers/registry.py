@@ -50,7 +50,7 @@ class Registry:
         self._tls = tls or ssl.create_default_context()
         self._numbers: dict[str, int] = {}
         self._watches: dict[int, Watch] = {}
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> "Registry":
         for entry in self.settings.entries:
@@ -60,19 +60,22 @@ class Registry:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        tasks = list(self._tasks.values())
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._tasks.clear()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # Who is there.
 
     def __iter__(self) -> Iterator[Watch]:
-        return iter(list(self._watches.values()))
+        return iter([w for w in self._watches.values() if w.state is not State.GONE])
 
     def __len__(self) -> int:
-        return len(self._watches)
+        return sum(1 for _ in self)
+
+    def _present(self, worker: int | None) -> Watch | None:
+        """The worker with this number, unless it is on its way out of the table."""
+        watch = None if worker is None else self._watches.get(worker)
+        return None if watch is None or watch.state is State.GONE else watch
 
     def get(self, worker: int) -> Watch:
         """The worker with this number.
@@ -80,7 +83,7 @@ class Registry:
         Raises:
             UnknownWorkerError: there is none.
         """
-        watch = self._watches.get(worker)
+        watch = self._present(worker)
         if watch is None:
             raise UnknownWorkerError(f"no worker {worker}")
         return watch
@@ -91,8 +94,7 @@ class Registry:
         Raises:
             ConfigError: not a worker URL.
         """
-        number = self._numbers.get(normal_url(url))
-        return None if number is None else self._watches.get(number)
+        return self._present(self._numbers.get(normal_url(url)))
 
     def add(self, entry: WorkerEntry) -> Watch:
         """Takes a worker in, and returns at once: whether it lives shows later.
@@ -112,7 +114,9 @@ class Registry:
         number = self._numbers.setdefault(url, len(self._numbers))
         watch = Watch(number, entry, self._door(url, entry), self.settings, self.events, self._tls)
         self._watches[number] = watch
-        self._tasks[number] = asyncio.create_task(self._watch(watch), name=f"worker-{number}")
+        task = asyncio.create_task(self._watch(watch), name=f"worker-{number}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         log.info("worker=%d event=added url=%s", number, url)
         return watch
 
@@ -143,7 +147,6 @@ class Registry:
         await watch.run()
         if self._watches.get(watch.id) is watch:
             del self._watches[watch.id]
-            self._tasks.pop(watch.id, None)
             log.info("worker=%d event=removed", watch.id)
 
     def _door(self, url: str, entry: WorkerEntry) -> Door:
@@ -157,7 +160,7 @@ class Registry:
     def models(self) -> tuple[ModelReport, ...]:
         """What can be asked for now, each name once, with its longest context anywhere."""
         found: dict[str, int | None] = {}
-        for watch in self._watches.values():
+        for watch in self:
             if watch.report is None or watch.state is State.UNHEALTHY:
                 continue
             for model in watch.report.models:
@@ -173,7 +176,7 @@ class Registry:
         Raises:
             NoWorkerError: the worker is gone.
         """
-        watch = self._watches.get(worker)
+        watch = self._present(worker)
         if watch is None:
             raise NoWorkerError(f"worker {worker} is gone")
         return watch.endpoint
