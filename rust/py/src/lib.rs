@@ -3,7 +3,10 @@
 //! The only crate that knows Python. Each room of the Rust side has one file here; nothing
 //! decides anything.
 
+mod decisions;
 mod engine;
+mod scheduler;
+mod views;
 mod wire;
 
 use pyo3::prelude::*;
@@ -14,14 +17,22 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::decisions::{Admit, Expire, Hold, Pause, Prepare, Reject, Restore};
+    #[pymodule_export]
     use crate::engine::{
         Displaced, Engine, EngineCounts, EngineLoads, Finished, FirstToken, Progress, Retracted,
     };
+    #[pymodule_export]
+    use crate::scheduler::{Scheduler, SchedulerConfig};
+    #[pymodule_export]
+    use crate::views::{ProgramView, WorkerView};
     #[pymodule_export]
     use crate::wire::{RequestFacts, ResponseScanner, scan_request};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
-        module.add("__version__", env!("CARGO_PKG_VERSION"))
+        module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+        // What is public is what the stub names, nothing else to be kept in step.
+        module.delattr("__all__")
     }
 }
