@@ -21,6 +21,8 @@ from thunder_router.errors import ConfigError
 
 __all__ = [
     "EnvironmentSettings",
+    "IdentitySettings",
+    "JournalSettings",
     "PolicyName",
     "RelaySettings",
     "SchedulingSettings",
@@ -175,12 +177,6 @@ class WorkerSettings(_Section):
     """URLs whose host name stands for several workers, one per address."""
     discovery_file: Path | None = None
     """Lists workers; read again when it changes."""
-    kubernetes_selector: str | None = None
-    """Label selector of the EndpointSlices whose endpoints are workers. `None`: no discovery."""
-    kubernetes_namespace: str | None = None
-    """`None`: that of the router's own pod."""
-    kubernetes_port: Annotated[str, Field(coerce_numbers_to_str=True)] | None = None
-    """Number or name of the workers' port. `None`: the only one that the slices have."""
     discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0
 
 
@@ -188,6 +184,29 @@ class EnvironmentSettings(_Section):
     """Tool environments (Docker)."""
 
     enabled: bool = False
+
+
+class IdentitySettings(_Section):
+    """Which program a request belongs to, beyond the forms that are always understood."""
+
+    weak_hints: tuple[
+        Literal["prompt_cache_key", "user", "previous_response_id", "bearer"], ...
+    ] = ()
+    """Name a user or a conversation rather than a program, so each is opt-in; asked in order."""
+
+
+class JournalSettings(_Section):
+    """What is written down: events and decisions, and the programs that a restart takes over."""
+
+    path: Path | None = None
+    """JSON lines of every event and decision, for `thunder-router replay`. `None`: not written."""
+    max_bytes: Annotated[int, Field(ge=4096)] = 64 * 1024 * 1024
+    """The file is set aside at this size and a new one begun."""
+    files: Annotated[int, Field(ge=1)] = 4
+    """So many files are kept, the one being written included."""
+    snapshot: Path | None = None
+    """Programs, sizes and places, taken over at the next start. `None`: every start is fresh."""
+    snapshot_interval_s: Annotated[float, Field(gt=0)] = 5.0
 
 
 class Settings(BaseSettings):
@@ -207,6 +226,8 @@ class Settings(BaseSettings):
     relay: RelaySettings = RelaySettings()
     workers: WorkerSettings = WorkerSettings()
     environments: EnvironmentSettings = EnvironmentSettings()
+    identity: IdentitySettings = IdentitySettings()
+    journal: JournalSettings = JournalSettings()
 
     @classmethod
     def settings_customise_sources(
