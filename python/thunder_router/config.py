@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -17,7 +17,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from thunder_router.environment_settings import EnvironmentSettings
 from thunder_router.errors import ConfigError
+from thunder_router.sections import Fraction, Seconds, Section
 
 __all__ = [
     "EnvironmentSettings",
@@ -33,15 +35,9 @@ __all__ = [
 ]
 
 PolicyName = Literal["off", "paper", "adaptive"]
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SchedulingSettings(_Section):
+class SchedulingSettings(Section):
     """The scheduler's constants. `None` or a zero switches a piece off where so noted."""
 
     policy: PolicyName = "adaptive"
@@ -86,7 +82,7 @@ class SchedulingSettings(_Section):
     weight_sync_timeout_s: Seconds = 300.0
 
 
-class RelaySettings(_Section):
+class RelaySettings(Section):
     """The byte relay."""
 
     max_body_bytes: Annotated[int, Field(gt=0)] = 64 * 1024 * 1024
@@ -119,7 +115,7 @@ class RelaySettings(_Section):
     """Paths handed to a worker untouched, besides the inference routes."""
 
 
-class WorkerEntry(_Section):
+class WorkerEntry(Section):
     """One worker, and what its operator knows better than it does.
 
     A number given here overrides whatever the worker says, per DP rank.
@@ -139,11 +135,11 @@ class WorkerEntry(_Section):
     load_back_us_per_token: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     header_overrides: bool = False
     """It runs with SGLANG_ENABLE_REQUEST_HEADER_OVERRIDES=1, which no answer of it shows."""
-    labels: dict[str, str] = {}
+    labels: dict[str, str] = Field(default_factory=dict)
     """For people and dashboards."""
 
 
-class WorkerSettings(_Section):
+class WorkerSettings(Section):
     """Worker knowledge."""
 
     urls: tuple[str, ...] = ()
@@ -180,13 +176,7 @@ class WorkerSettings(_Section):
     discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0
 
 
-class EnvironmentSettings(_Section):
-    """Tool environments (Docker)."""
-
-    enabled: bool = False
-
-
-class IdentitySettings(_Section):
+class IdentitySettings(Section):
     """Which program a request belongs to, beyond the forms that are always understood."""
 
     weak_hints: tuple[
@@ -195,7 +185,7 @@ class IdentitySettings(_Section):
     """Name a user or a conversation rather than a program, so each is opt-in; asked in order."""
 
 
-class JournalSettings(_Section):
+class JournalSettings(Section):
     """What is written down: events and decisions, and the programs that a restart takes over."""
 
     path: Path | None = None
