@@ -44,7 +44,7 @@ async def house(*urls: str, **settings: Any) -> AsyncIterator[House]:
     async with Registry(WorkerSettings(urls=urls, **settings), ear, network, clock) as registry:
         app = FastAPI()
         for room in (workers, fleet, control):
-            app.include_router(room.router(registry))
+            app.include_router(room.routes(registry))
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://router") as client:
             await clock.advance()

@@ -58,7 +58,7 @@ async def test_nobody_listening_is_a_connect_error(client: AiohttpClient) -> Non
     server, url = await served(lambda reader, writer: asyncio.sleep(0))
     server.close()
     await server.wait_closed()
-    with pytest.raises(ConnectError, match="Connect call failed|refused"):
+    with pytest.raises(ConnectError, match=r"Connect call failed|refused"):
         await client.ask("GET", url, timeout_s=5)
 
 

@@ -14,12 +14,12 @@ from thunder_router.workers.control import CALLS, Call, Result, broadcast
 from thunder_router.workers.lenient import parse_json
 from thunder_router.workers.registry import Registry
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
 
-def router(registry: Registry) -> APIRouter:
+def routes(registry: Registry) -> APIRouter:
     """The routes over `registry`, one for each of `CALLS`."""
-    routes = APIRouter()
+    router = APIRouter()
 
     def route(call: Call) -> None:
         async def to_all(request: Request) -> JSONResponse:
@@ -28,11 +28,11 @@ def router(registry: Registry) -> APIRouter:
             return _told(call, results)
 
         name = f"{call.method.lower()}{call.path.replace('/', '_')}"
-        routes.add_api_route(call.path, to_all, methods=[call.method], name=name)
+        router.add_api_route(call.path, to_all, methods=[call.method], name=name)
 
     for call in CALLS.values():
         route(call)
-    return routes
+    return router
 
 
 def _told(call: Call, results: list[Result]) -> JSONResponse:

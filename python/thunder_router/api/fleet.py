@@ -20,7 +20,7 @@ from thunder_router.workers.registry import Registry
 from thunder_router.workers.report import RankReport, Reading
 from thunder_router.workers.watch import Watch
 
-__all__ = ["router"]
+__all__ = ["routes"]
 
 _MODEL_FIELDS = (
     "model_path",
@@ -42,9 +42,9 @@ def _value(reading: Reading[int] | None) -> int | None:
     return reading.value if reading else None
 
 
-def router(registry: Registry) -> APIRouter:
+def routes(registry: Registry) -> APIRouter:
     """The routes over `registry`."""
-    routes = APIRouter()
+    router = APIRouter()
     created = int(time.time())
     version = metadata.version("thunder-router")
 
@@ -70,11 +70,11 @@ def router(registry: Registry) -> APIRouter:
             for model in registry.models()
         ]
 
-    @routes.get("/v1/models")
+    @router.get("/v1/models")
     async def list_models() -> JSONResponse:
         return JSONResponse({"object": "list", "data": models()})
 
-    @routes.get("/v1/models/{name:path}")
+    @router.get("/v1/models/{name:path}")
     async def one_model(name: str) -> JSONResponse:
         for model in models():
             if model["id"] == name:
@@ -87,8 +87,8 @@ def router(registry: Registry) -> APIRouter:
         }
         return JSONResponse({"error": error}, 404)
 
-    @routes.get("/model_info")
-    @routes.get("/get_model_info")
+    @router.get("/model_info")
+    @router.get("/get_model_info")
     async def model_info() -> JSONResponse:
         for watch in ready():
             try:
@@ -105,8 +105,8 @@ def router(registry: Registry) -> APIRouter:
 
     # --- capacity and load ---------------------------------------------------------------------
 
-    @routes.get("/server_info")
-    @routes.get("/get_server_info")
+    @router.get("/server_info")
+    @router.get("/get_server_info")
     async def server_info() -> JSONResponse:
         rows = ranks()
         capacity = [n for _, rank in rows if (n := _value(rank.device_tokens)) is not None]
@@ -138,7 +138,7 @@ def router(registry: Registry) -> APIRouter:
             }
         )
 
-    @routes.get("/v1/loads")
+    @router.get("/v1/loads")
     async def loads() -> JSONResponse:
         rows = [
             {
@@ -153,7 +153,7 @@ def router(registry: Registry) -> APIRouter:
         ]
         return JSONResponse({"version": version, "loads": rows})
 
-    @routes.get("/get_load")
+    @router.get("/get_load")
     async def get_load() -> JSONResponse:
         return JSONResponse(
             [
@@ -168,7 +168,7 @@ def router(registry: Registry) -> APIRouter:
             ]
         )
 
-    @routes.get("/get_loads")
+    @router.get("/get_loads")
     async def get_loads() -> JSONResponse:
         found = []
         for watch in registry:
@@ -177,10 +177,10 @@ def router(registry: Registry) -> APIRouter:
             found.append({"worker": watch.door.url, "load": load if known else -1})
         return JSONResponse({"workers": found})
 
-    @routes.get("/health_generate")
+    @router.get("/health_generate")
     async def health_generate() -> PlainTextResponse:
         if ready():
             return PlainTextResponse("OK")
         return PlainTextResponse("no worker is ready", 503)
 
-    return routes
+    return router

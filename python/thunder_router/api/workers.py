@@ -23,7 +23,7 @@ from thunder_router.workers.registry import Registry
 from thunder_router.workers.report import Reading
 from thunder_router.workers.watch import Watch
 
-__all__ = ["router", "shown"]
+__all__ = ["routes", "shown"]
 
 
 def shown(value: object, now_s: float) -> Any:
@@ -108,9 +108,9 @@ async def _spec(request: Request) -> dict[str, object]:
     return {name: value for name, value in spec.items() if name not in _FOREIGN}
 
 
-def router(registry: Registry) -> APIRouter:
+def routes(registry: Registry) -> APIRouter:
     """The routes over `registry`."""
-    routes = APIRouter()
+    router = APIRouter()
 
     def find(name: str) -> Watch:
         if name.isascii() and name.isdigit():
@@ -134,7 +134,7 @@ def router(registry: Registry) -> APIRouter:
         }
         return JSONResponse(said, 202, {"Location": where})
 
-    @routes.get("/workers")
+    @router.get("/workers")
     async def list_them() -> JSONResponse:
         now_s = registry.clock.now_s()
         workers = [_view(watch, now_s) for watch in sorted(registry, key=lambda w: w.id)]
@@ -142,7 +142,7 @@ def router(registry: Registry) -> APIRouter:
         stats = {f"{kind}_count": kinds.count(kind) for kind in ("prefill", "decode", "regular")}
         return JSONResponse({"workers": workers, "total": len(workers), "stats": stats})
 
-    @routes.post("/workers")
+    @router.post("/workers")
     async def add(request: Request) -> JSONResponse:
         try:
             watch = registry.add(WorkerEntry.model_validate(await _spec(request)))
@@ -150,7 +150,7 @@ def router(registry: Registry) -> APIRouter:
             return _invalid(error)
         return accepted(watch, "The worker is watched; it serves once it is ready")
 
-    @routes.get("/workers/{name:path}")
+    @router.get("/workers/{name:path}")
     async def show(name: str) -> JSONResponse:
         try:
             return JSONResponse(_view(find(name), registry.clock.now_s()))
@@ -159,8 +159,8 @@ def router(registry: Registry) -> APIRouter:
         except ConfigError as error:
             return _invalid(error)
 
-    @routes.put("/workers/{name:path}")
-    @routes.patch("/workers/{name:path}")
+    @router.put("/workers/{name:path}")
+    @router.patch("/workers/{name:path}")
     async def change(name: str, request: Request) -> JSONResponse:
         try:
             watch = find(name)
@@ -174,7 +174,7 @@ def router(registry: Registry) -> APIRouter:
             return _invalid(error)
         return accepted(watch, "The new settings hold")
 
-    @routes.delete("/workers/{name:path}")
+    @router.delete("/workers/{name:path}")
     async def remove(name: str, drain: bool = True) -> JSONResponse:
         try:
             watch = registry.remove(find(name).id, drain=drain)
@@ -184,11 +184,11 @@ def router(registry: Registry) -> APIRouter:
             return _invalid(error)
         return accepted(watch, "The worker drains and is then removed" if drain else "Removed")
 
-    @routes.get("/list_workers")
+    @router.get("/list_workers")
     async def list_urls() -> JSONResponse:
         return JSONResponse({"urls": [watch.door.url for watch in registry]})
 
-    @routes.post("/add_worker")
+    @router.post("/add_worker")
     async def add_by_url(url: str) -> JSONResponse:
         try:
             registry.add(WorkerEntry(url=url))
@@ -196,7 +196,7 @@ def router(registry: Registry) -> APIRouter:
             return _invalid(error)
         return JSONResponse({"status": "success", "urls": [w.door.url for w in registry]})
 
-    @routes.post("/remove_worker")
+    @router.post("/remove_worker")
     async def remove_by_url(url: str) -> JSONResponse:
         try:
             registry.remove(find(url).id)
@@ -206,4 +206,4 @@ def router(registry: Registry) -> APIRouter:
             return _invalid(error)
         return JSONResponse({"status": "success"})
 
-    return routes
+    return router
