@@ -97,6 +97,8 @@ class RelaySettings(Section):
     """Held streams get an SSE comment this often. `None`: no early 200."""
     buffer_bytes: Annotated[int, Field(gt=0)] = 256 * 1024
     """Bytes of an answer held for a slow client before its worker is paused."""
+    requests_per_connection: Annotated[int, Field(ge=1)] | None = None
+    """A connection is closed after this many requests, on either side. `None`: never."""
     passthrough_paths: tuple[str, ...] = (
         "/v1/embeddings",
         "/v1/rerank",
@@ -173,12 +175,6 @@ class WorkerSettings(Section):
     """URLs whose host name stands for several workers, one per address."""
     discovery_file: Path | None = None
     """Lists workers; read again when it changes."""
-    kubernetes_selector: str | None = None
-    """Label selector of the EndpointSlices whose endpoints are workers. `None`: no discovery."""
-    kubernetes_namespace: str | None = None
-    """`None`: that of the router's own pod."""
-    kubernetes_port: Annotated[str, Field(coerce_numbers_to_str=True)] | None = None
-    """Number or name of the workers' port. `None`: the only one that the slices have."""
     discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0
 
 

@@ -17,9 +17,12 @@ Everything is called from the event loop's thread. Methods without `async` retur
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from thunder_router._core import Dialect, RequestFacts
+from thunder_router._core import RequestFacts
+
+if TYPE_CHECKING:
+    from thunder_router._core import Dialect
 
 __all__ = [
     "Admission",
@@ -38,9 +41,9 @@ Outcome = Literal["finished", "failed", "cancelled", "rejected"]
 Fault = Literal["connect", "reset", "protocol", "timeout", "status"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Arrival:
-    """A whole request, before anyone decided about it.
+    """A whole request, before anyone decided about it. Not to be changed.
 
     Attributes:
         dialect: The API it speaks, or None for a path that is handed on unread.
@@ -51,7 +54,7 @@ class Arrival:
         peer: Address of the client.
     """
 
-    dialect: Dialect | None
+    dialect: "Dialect | None"
     facts: RequestFacts | None
     headers: Sequence[tuple[bytes, bytes]]
     target: bytes
@@ -164,7 +167,9 @@ class Endpoint:
         prefix: Put before every path, without a final slash; mostly empty.
         host_header: What `Host` says.
         authorization: The worker's own credentials, `Bearer ...`, in place of the client's.
-        ranks: DP ranks; above 1 each request says which, in `X-Data-Parallel-Rank`.
+        ranks: DP ranks; above 1 each request says which, in its body (`routed_dp_rank`) and in
+            `X-Data-Parallel-Rank`.
+        drops: Body fields that this engine does not know and would refuse.
         aborts_by_rid: SGLang: a request can be named by `rid` and ended by `/abort_request`.
     """
 
@@ -175,6 +180,7 @@ class Endpoint:
     host_header: bytes = b""
     authorization: bytes | None = None
     ranks: int = 1
+    drops: tuple[Literal["session_id", "rid", "priority"], ...] = ()
     aborts_by_rid: bool = False
 
 
@@ -216,7 +222,7 @@ class Ended:
         cached_tokens: As the worker counted, or None.
     """
 
-    dialect: Dialect | None
+    dialect: "Dialect | None"
     outcome: Outcome
     status: int
     worker: int | None

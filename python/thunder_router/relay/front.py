@@ -1,0 +1,414 @@
+"""The client's side: one connection, its requests answered in the order in which they came.
+
+llhttp (through httptools) reads the requests, so what a proxy must be strict about (lengths that
+contradict each other, bare line feeds, control characters) is refused before we see it. A request
+on one of the relay's routes becomes an `Exchange` once it is read whole; any other is handed to
+the application behind the relay, through a `Guest` on the same connection.
+
+Pipelined requests are read ahead, within bounds, and wait for their turn. Reading goes on while an
+answer is awaited: that is how a client that leaves is noticed at once. The end of the client's
+bytes counts as leaving, as with nginx: who half-closes gets no answer.
+"""
+
+import asyncio
+import logging
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+import httptools
+
+from thunder_router.answers import Problem, explain
+from thunder_router.errors import BodyTooLargeError, UnauthorizedError
+from thunder_router.relay.answer import Answer
+from thunder_router.relay.exchange import Exchange
+from thunder_router.relay.relay import Relay
+from thunder_router.relay.request import Request
+from thunder_router.relay.routes import origin_form
+
+__all__ = ["Application", "Front"]
+
+_log = logging.getLogger(__name__)
+
+_HEAD_LIMIT: Final = 64 * 1024
+"""Bytes of a head, of trailers, or of anything that adds nothing to a body."""
+_HEADERS_LIMIT: Final = 256
+_AHEAD_LIMIT: Final = 64 * 1024
+"""Bytes of pipelined requests read ahead before the client has to wait."""
+_SMALL_BODY: Final = 64 * 1024
+"""A refused request with a body up to this is read to its end, and the connection kept."""
+_LINGER_S: Final = 5.0
+"""How long a client may go on sending what is not wanted. Closing at once would reset the
+connection, and the answer with it."""
+
+_MALFORMED: Final = Problem(400, "The request is not HTTP/1.1.", "malformed_request")
+_CUT_SHORT: Final = Problem(400, "The request ended before its length.", "incomplete_request")
+_HEAD_TOO_LARGE: Final = Problem(431, "The request's headers are too large.", "headers_too_large")
+_TOO_SLOW: Final = Problem(408, "The request did not come in time.", "request_timeout")
+_NOT_FOUND: Final = Problem(404, "There is nothing at this path.", "not_found")
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Application(Protocol):
+    """Answers the requests on one connection that are not the relay's."""
+
+    def begin(self, request: Request) -> None:
+        """Takes the head."""
+
+    def more(self, request: Request, piece: bytes) -> None:
+        """Takes a part of the body."""
+
+    def end(self, request: Request) -> None:
+        """The body is complete."""
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone."""
+
+    def shutdown(self) -> None:
+        """Ends the connection with the answer that is under way."""
+
+
+class Front(asyncio.Protocol):
+    """One client's connection."""
+
+    def __init__(
+        self, relay: Relay, application: Callable[["Front"], Application] | None = None
+    ) -> None:
+        self.relay = relay
+        self.peer = ""
+        self.paused = False
+        self.deadline = math.inf
+        self._make_application = application
+        self._application: Application | None = None
+        self._loop = asyncio.get_running_loop()
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._feed = self._parser.feed_data
+        self._max_body = relay.settings.max_body_bytes
+        self._read_timeout_s = relay.settings.request_read_timeout_s
+        self._incoming: Request | None = None  # being read
+        self._in_head = False
+        self._fruitless = 0  # bytes since anything came of them
+        self._serving: Request | None = None  # whose answer is next
+        self._exchange: Exchange | None = None
+        self._waiting: deque[Request] = deque()
+        self._held_back = False  # reading is paused: too much is waiting
+        self._deaf = False  # nothing that still comes is wanted
+        self._last = False  # no request after the one being served
+        self._served = 0
+
+    # --- asyncio.Protocol ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(high=self.relay.settings.buffer_bytes)
+        self.write = self.transport.write
+        peer = transport.get_extra_info("peername")
+        self.peer = peer[0] if isinstance(peer, tuple) else ""
+        self.relay.connections.add(self)
+        self._wait_for_client()
+
+    def data_received(self, data: bytes) -> None:
+        """Reads requests; what they ask for is begun within this call."""
+        if self._deaf:
+            return
+        self._fruitless += len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            # Nobody here upgrades: the request stands, and what follows is the next one.
+            rest = data[upgrade.args[0] :]
+            if rest:
+                self.data_received(rest)
+        except httptools.HttpParserCallbackError as error:
+            _log.error("front=failed", exc_info=error)
+            self.cut()
+        except httptools.HttpParserError:
+            self._give_up(_MALFORMED)
+        if self._fruitless > _HEAD_LIMIT and not self._deaf:
+            self._give_up(_HEAD_TOO_LARGE)
+
+    def eof_received(self) -> None:
+        """The client sends no more, and so is taken to have left."""
+        if self._exchange is not None:
+            self.cut()
+        elif self._incoming is not None and not self._incoming.complete and not self._deaf:
+            self._give_up(_CUT_SHORT)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self.relay.connections.discard(self)
+        self._deaf = True
+        self._waiting.clear()
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.leave()
+        if self._application is not None:
+            self._application.connection_lost(exc)
+        # The parser holds our callbacks: without this the two keep each other alive.
+        del self._parser, self._feed
+
+    def pause_writing(self) -> None:
+        """The client does not keep up with its answer."""
+        self.paused = True
+        if self._exchange is not None:
+            self._exchange.pause()
+        elif self._application is not None:
+            self._application.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client has caught up."""
+        self.paused = False
+        if self._exchange is not None:
+            self._exchange.resume()
+        elif self._application is not None:
+            self._application.resume_writing()
+
+    # --- callbacks of the parser ---
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        if not self._deaf:
+            self._incoming = Request()
+            self._in_head = True
+            if self._serving is None:
+                self._wait_for_client()
+
+    def on_url(self, part: bytes) -> None:
+        """The request target, maybe in parts."""
+        if self._incoming is not None:
+            self._incoming.target += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header. Trailers end here: the body is passed on with its length."""
+        request = self._incoming
+        if self._in_head and request is not None:
+            request.names.append(name)
+            request.headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is read."""
+        request = self._incoming
+        if self._deaf or request is None:
+            return
+        self._in_head = False
+        self._fruitless = 0
+        parser = self._parser
+        request.method = parser.get_method()
+        request.target = origin_form(request.target)
+        request.fields = dict(request.headers)
+        request.http10 = parser.get_http_version() != "1.1"
+        request.keep_alive = not request.http10 and parser.should_keep_alive()
+        if len(request.headers) > _HEADERS_LIMIT:
+            request.problem = _HEAD_TOO_LARGE
+        if self._serving is None:
+            self._serve(request)
+        else:
+            self._waiting.append(request)
+            self._hold_back()
+
+    def on_body(self, piece: bytes) -> None:
+        """A part of a body."""
+        request = self._incoming
+        if self._deaf or request is None:
+            return
+        self._fruitless = 0
+        request.size += len(piece)
+        if request.problem is not None:
+            return
+        if request.size > self._max_body:
+            self._give_up(_too_large(self._max_body))
+            return
+        if request is self._serving:
+            self.deadline = self._loop.time() + self._read_timeout_s
+            if request.route is None:
+                assert self._application is not None
+                self._application.more(request, piece)
+                return
+        request.pieces.append(piece)
+        if request is not self._serving:
+            self._hold_back()
+
+    def on_message_complete(self) -> None:
+        """A request is read whole."""
+        request = self._incoming
+        if self._deaf or request is None:
+            return
+        self._fruitless = 0
+        request.complete = True
+        if request is self._serving:
+            self._whole(request)
+
+    # --- the request whose turn it is ---
+
+    def _serve(self, request: Request) -> None:
+        """Its turn has come, and its head is read."""
+        self._serving = request
+        request.route = self.relay.routes.find(request.method, request.target)
+        if request.problem is None:
+            request.problem = self._object(request)
+        expects = request.fields.get(b"expect", b"").lower() == b"100-continue"
+        if request.problem is not None:
+            small = request.announced <= _SMALL_BODY and not request.chunked and not expects
+            if not request.complete and not small:
+                self._give_up(request.problem)
+                return
+        elif request.route is None:
+            self._hand_over(request)
+        elif expects and not request.complete and not request.http10:
+            self.write(_CONTINUE)
+        if request.complete:
+            self._whole(request)
+
+    def _object(self, request: Request) -> Problem | None:
+        """What stands against serving it, as far as its head tells."""
+        if request.route is None:
+            return _NOT_FOUND if self._make_application is None else None
+        key = self.relay.key
+        if key is not None and not key.admits(request.fields):
+            return explain(UnauthorizedError("The API key is missing or wrong."))
+        if request.announced > self._max_body:
+            return _too_large(self._max_body)
+        return None
+
+    def _whole(self, request: Request) -> None:
+        """Its turn has come, and it is read whole."""
+        self.deadline = math.inf
+        if request.problem is not None:
+            self._refuse(request, request.problem, keeps=self.keeps(request))
+        elif request.route is not None:
+            self._exchange = Exchange(self.relay, self, request)
+            self._exchange.start()
+        elif self._application is not None:
+            self._application.end(request)
+            if request.answered:
+                self.answered(keeps=True)
+
+    def _hand_over(self, request: Request) -> None:
+        """Gives it to the application, with as much of its body as has come."""
+        if self._application is None:
+            assert self._make_application is not None
+            self._application = self._make_application(self)
+        self._application.begin(request)
+        pieces, request.pieces = request.pieces, []
+        for piece in pieces:
+            self._application.more(request, piece)
+
+    def application_answered(self) -> None:
+        """The application has answered, maybe before it had the whole request."""
+        request = self._serving
+        if request is not None:
+            request.answered = True
+            if request.complete:
+                self.answered(keeps=True)
+
+    def keeps(self, request: Request) -> bool:
+        """Whether the connection may outlive the answer to this request."""
+        limit = self.relay.settings.requests_per_connection
+        spent = limit is not None and self._served + 1 >= limit
+        return request.keep_alive and not (spent or self._last or self.relay.draining)
+
+    def answered(self, *, keeps: bool) -> None:
+        """The answer is complete: the next request's turn, or the end."""
+        self._exchange = None
+        self._serving = None
+        self._served += 1
+        if not keeps:
+            self._deaf = True
+            self.transport.close()
+        elif self._waiting:
+            self._loop.call_soon(self._next)
+        elif self._last:
+            self.transport.close()
+        elif not self._in_head:
+            self._wait_for_client()
+
+    def _next(self) -> None:
+        if self._serving is None and self._waiting and not self.transport.is_closing():
+            request = self._waiting.popleft()
+            if self._held_back and not self._waiting:
+                self._held_back = False
+                self.transport.resume_reading()
+            self._serve(request)
+
+    def _hold_back(self) -> None:
+        """Reads no more while much is waiting."""
+        ahead = sum(request.size for request in self._waiting) + 256 * len(self._waiting)
+        if ahead > _AHEAD_LIMIT and not self._held_back:
+            self._held_back = True
+            self.transport.pause_reading()
+
+    # --- refusals and ends ---
+
+    def _give_up(self, problem: Problem) -> None:
+        """Nothing more can be read from this client; it is told when its turn comes."""
+        self._deaf = True
+        request = self._incoming or Request()
+        request.problem = problem
+        if request is self._serving or self._serving is None:
+            if request.route is None and request is self._serving and self._application:
+                self.transport.close()  # the application may have begun to answer
+            else:
+                self._refuse(request, problem, keeps=False)
+        elif request not in self._waiting:
+            request.complete = True
+            self._waiting.append(request)
+
+    def _refuse(self, request: Request, problem: Problem, *, keeps: bool) -> None:
+        answer = Answer(
+            self.write, request, keeps=keeps, request_id=request.fields.get(b"x-request-id")
+        )
+        answer.refuse(problem)
+        if keeps:
+            self.answered(keeps=True)
+        else:
+            self._linger()
+
+    def _linger(self) -> None:
+        """Ends our side of the connection, and lets the client find that out."""
+        self._deaf = True
+        self.deadline = self._loop.time() + _LINGER_S
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _wait_for_client(self) -> None:
+        self.deadline = self._loop.time() + self._read_timeout_s
+
+    def expire(self, now: float) -> None:
+        """Ends what has taken too long."""
+        if self._exchange is not None:
+            self._exchange.expire(now)
+        elif now >= self.deadline:
+            self.deadline = math.inf
+            unfinished = self._incoming is not None and not self._incoming.complete
+            if unfinished and not self._deaf:
+                self._give_up(_TOO_SLOW)
+            else:
+                self.transport.close()
+
+    def drain(self) -> None:
+        """Ends with the answer that is under way, or now if there is none."""
+        self._last = True
+        if self._serving is None and not self._waiting:
+            self.transport.close()
+        elif self._application is not None and self._exchange is None:
+            self._application.shutdown()
+
+    def cut(self) -> None:
+        """Ends now."""
+        self._deaf = True
+        self.transport.abort()
+
+
+def _too_large(limit: int) -> Problem:
+    return explain(BodyTooLargeError(f"The body is longer than {limit} bytes."))

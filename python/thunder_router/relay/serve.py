@@ -1,0 +1,136 @@
+"""Serving: uvicorn's server around our connections.
+
+uvicorn opens the sockets, runs the application's lifespan, turns signals into a graceful end and
+waits for it; each connection is a `Front`.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn import Config, Server
+from uvicorn.server import ServerState
+
+from thunder_router.relay.front import Front
+from thunder_router.relay.guest import Guest
+from thunder_router.relay.relay import Relay
+
+__all__ = ["RelayServer"]
+
+_log = logging.getLogger(__name__)
+
+
+class RelayServer(Server):
+    """Serves a relay, and an ASGI application on every other path.
+
+    Args:
+        app: Gets what is not the relay's; its lifespan is run.
+        relay: Entered before the first connection, left after the last.
+        grace_s: Seconds that answers under way have after SIGTERM or SIGINT.
+        on_draining: Called once when the end begins, before anything is closed.
+        host: Address to listen on.
+        port: TCP port; 0: any free one.
+        ssl_certfile: Serves https with this certificate chain.
+        ssl_keyfile: And this key.
+    """
+
+    def __init__(
+        self,
+        app: Callable[..., Any],
+        relay: Relay,
+        *,
+        grace_s: float,
+        on_draining: Callable[[], None] | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        ssl_certfile: str | None = None,
+        ssl_keyfile: str | None = None,
+    ) -> None:
+        self._relay = relay
+        self._grace_s = grace_s
+        self._on_draining = on_draining
+        super().__init__(
+            Config(
+                app,
+                host=host,
+                port=port,
+                http=_protocol(relay),  # type: ignore[arg-type]
+                ws="none",
+                loop="uvloop",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                date_header=False,
+                proxy_headers=False,
+                ssl_certfile=ssl_certfile,
+                ssl_keyfile=ssl_keyfile,
+            )
+        )
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serves until told to stop by a signal or `should_exit`."""
+        async with self._relay:
+            await super().serve(sockets)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Lets answers under way be completed within the grace time, then ends everything."""
+        _log.info("shutdown=begun connections=%d", len(self._relay.connections))
+        if self._on_draining is not None:
+            self._on_draining()
+        self._relay.drain()
+        overdue = asyncio.get_running_loop().call_later(self._grace_s, self._cut)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            overdue.cancel()
+
+    def _cut(self) -> None:
+        connections = list(self._relay.connections)
+        _log.warning("shutdown=overdue connections=%d", len(connections))
+        for connection in connections:
+            connection.cut()
+        for task in self.server_state.tasks:
+            task.cancel()
+
+
+def _protocol(relay: Relay) -> Callable[..., asyncio.Protocol]:
+    """What uvicorn calls for each connection."""
+
+    def connect(
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> asyncio.Protocol:
+        def guest(front: Front) -> Guest:
+            return Guest(front, config, server_state, app_state, _loop)
+
+        return _Served(relay, guest, server_state)
+
+    return connect
+
+
+class _Served(Front):
+    """A front that uvicorn's server counts among its connections."""
+
+    def __init__(
+        self, relay: Relay, application: Callable[[Front], Guest], server_state: ServerState
+    ) -> None:
+        super().__init__(relay, application)
+        self._counted: set[Any] = server_state.connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self._counted.add(self)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._counted.discard(self)
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Ends with the answer that is under way, or now if there is none."""
+        self.drain()
