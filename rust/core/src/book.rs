@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use slab::Slab;
 
-use crate::config::SchedulerConfig;
+use crate::config::{PolicyName, SchedulerConfig};
 use crate::deadlines::Deadlines;
 use crate::decision::Decision;
 use crate::error::Error;
@@ -74,6 +74,11 @@ pub(crate) struct Book {
     /// When a policy that acts at fixed times acts next.
     pub(crate) next_act: Millis,
     pub(crate) counts: Counts,
+    /// Whether some seat takes new work.
+    pub(crate) any_ready: bool,
+    /// The largest program that some seat could hold alone: None without any seat, `Tokens::MAX`
+    /// where some capacity is unknown.
+    pub(crate) largest: Option<Tokens>,
     /// Requests that were told to wait.
     pub(crate) held: usize,
     /// Mean wait of held requests that were admitted.
@@ -83,7 +88,9 @@ pub(crate) struct Book {
 }
 
 impl Book {
-    pub(crate) fn new(config: SchedulerConfig) -> Self {
+    pub(crate) fn new(mut config: SchedulerConfig) -> Self {
+        // Sharing is a piece of the adaptive policy; the published one counts every token.
+        config.shared_prefix &= config.policy == PolicyName::Adaptive;
         Self {
             config,
             now: 0,
@@ -102,6 +109,8 @@ impl Book {
             sync_until: None,
             next_act: 0,
             counts: Counts::default(),
+            any_ready: false,
+            largest: None,
             held: 0,
             mean_wait: 0.0,
             places: 0,
@@ -180,19 +189,22 @@ impl Book {
         Ok(seats)
     }
 
-    /// The largest program that some seat could hold alone: None without any seat, `Tokens::MAX`
-    /// where some capacity is unknown.
-    pub(crate) fn largest_seat(&self) -> Option<Tokens> {
-        let up = self
-            .workers
-            .values()
-            .filter(|w| w.state != WorkerState::Down);
-        up.map(|w| w.capacity().unwrap_or(Tokens::MAX)).max()
+    /// After a worker changed: what the seats can do between them.
+    pub(crate) fn survey(&mut self) {
+        let up = self.workers.values();
+        let up = up.filter(|worker| worker.state != WorkerState::Down);
+        self.largest = up
+            .clone()
+            .map(|w| w.capacity().unwrap_or(Tokens::MAX))
+            .max();
+        self.any_ready = up.clone().any(|worker| worker.state == WorkerState::Ready);
+        self.counts.workers = up.count();
     }
 
-    /// Whether some seat takes new work.
-    pub(crate) fn any_ready(&self) -> bool {
-        self.workers.values().any(|w| w.state == WorkerState::Ready)
+    /// The earliest waiting request of a program.
+    pub(crate) fn head(&self, key: ProgramKey) -> Option<&Request> {
+        let (_, request) = self[key].waiting.first_key_value()?;
+        self.requests.get(request)
     }
 
     /// Looks at a program again no later than this. An alarm only ever moves forward in time; one

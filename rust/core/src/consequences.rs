@@ -79,6 +79,7 @@ impl Book {
             return;
         };
         entry.state = RequestState::Arrived;
+        entry.since = now;
         entry.decoded = 0;
         entry.kept = None;
         if let Some(seat) = refused
@@ -90,10 +91,7 @@ impl Book {
         self[key].seen = now;
         self.counts.waiting += 1;
         self.inbox.push(request);
-        let line = self.step_out(key);
-        if let (Some(line), Some(waiter)) = (line, self.waiter(key)) {
-            self.step_in(key, line.of(waiter));
-        }
+        self.realign(key);
         self.recharge(key);
         let again = now + self.config.tick_ms;
         self.deadlines.set(again, Alarm::Forgive(request));
@@ -152,10 +150,7 @@ impl Book {
         if std::mem::take(&mut self[key].operator) {
             self.reconsider(key);
         }
-        let line = self.step_out(key);
-        if let (Some(line), Some(waiter)) = (line, self.waiter(key)) {
-            self.step_in(key, line.of(waiter));
-        }
+        self.realign(key);
         self.recharge(key);
     }
 

@@ -46,8 +46,4 @@ impl Deadlines {
         }
         self.alarms.pop_first().map(|(_, alarm)| alarm)
     }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Millis, Alarm)> + '_ {
-        self.alarms.iter().copied()
-    }
 }

@@ -46,6 +46,7 @@ impl Book {
         };
         if let Some(seat) = answer.seat {
             self.learn_about_seat(seat, &answer, now);
+            crate::policy::taught(self, seat, now);
         }
         self.learn_about_program(&answer, usage.tool);
     }

@@ -4,8 +4,6 @@
 //! waits, logs or reads a clock; the same events give the same decisions. It is total: an event
 //! that makes no sense is refused with an [`Error`] and changes nothing.
 
-#![expect(dead_code, reason = "the other policies use it")]
-
 mod book;
 mod check;
 mod config;

@@ -35,7 +35,7 @@ impl Scheduler {
                 charged_tokens: worker.charged(),
                 shared_tokens: worker.shared.once(),
                 free_tokens: worker.free(),
-                margin_tokens: 0,
+                margin_tokens: crate::policy::margin(&self.book.config, worker),
                 programs: worker.programs(),
                 reasoning: worker.reasoning.len(),
                 acting: worker.acting.len(),

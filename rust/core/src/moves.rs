@@ -67,7 +67,7 @@ impl Book {
             return;
         }
         entry.state = RequestState::Held;
-        let due = entry.arrived + limit;
+        let due = entry.since + limit;
         self.held += 1;
         self.deadlines.set(due, Alarm::HoldLimit(request));
         self.out.push(Decision::Hold { request, reason });
@@ -97,13 +97,13 @@ impl Book {
         let Some(entry) = self.requests.get(&request) else {
             return;
         };
-        let (key, place, arrived) = (entry.program, entry.place, entry.arrived);
+        let (key, place, since) = (entry.program, entry.place, entry.since);
         let was_held = entry.state == RequestState::Held;
         if was_held {
             self.held -= 1;
             self.deadlines
-                .clear(arrived + limit, Alarm::HoldLimit(request));
-            let wait = as_float(now.saturating_sub(arrived));
+                .clear(since + limit, Alarm::HoldLimit(request));
+            let wait = as_float(now.saturating_sub(since));
             self.mean_wait += WAIT_WEIGHT * (wait - self.mean_wait);
         }
         self.counts.waiting -= 1;
@@ -123,11 +123,7 @@ impl Book {
         match entry.state {
             RequestState::Arrived | RequestState::Held => {
                 self.stop_waiting(request);
-                let line = self.step_out(key);
                 self[key].waiting.remove(&place);
-                if let (Some(line), Some(waiter)) = (line, self.waiter(key)) {
-                    self.step_in(key, line.of(waiter));
-                }
             }
             RequestState::InFlight(_) => self.land(request),
             RequestState::Orphaned => {
@@ -175,6 +171,7 @@ impl Book {
             }
             self.turned.push(key);
         }
+        self.realign(key);
         self.recharge(key);
     }
 
@@ -295,6 +292,15 @@ impl Book {
             }
         }
         self[key].line = Some(line);
+    }
+
+    /// After its size or its earliest request changed: the same line, at the right place.
+    pub(crate) fn realign(&mut self, key: ProgramKey) {
+        if let Some(line) = self.step_out(key)
+            && let Some(waiter) = self.waiter(key)
+        {
+            self.step_in(key, line.of(waiter));
+        }
     }
 
     /// Takes it out, wherever it stands.

@@ -12,6 +12,8 @@ pub(crate) struct Request {
     /// Its place in line, kept however often it bounces.
     pub(crate) place: Place,
     pub(crate) arrived: Millis,
+    /// Since when it waits: its arrival, or its last bounce.
+    pub(crate) since: Millis,
     pub(crate) prompt: Tokens,
     pub(crate) decoded: Tokens,
     pub(crate) prefix: Option<u64>,

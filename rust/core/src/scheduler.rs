@@ -45,18 +45,10 @@ impl Scheduler {
         book.clock(now);
         let half_life = book.config.paper_half_life_ms;
         let known = book.workers.entry(seat);
-        let mut was_down = false;
-        let worker = known
-            .and_modify(|worker| was_down = worker.state == WorkerState::Down)
-            .or_insert_with(|| {
-                was_down = true;
-                Worker::new(seat, facts, half_life)
-            });
+        let worker = known.or_insert_with(|| Worker::new(seat, facts, half_life));
         worker.state = worker_step(seat.worker, worker.state, WorkerState::Ready)?;
         worker.facts = facts;
-        if was_down {
-            book.counts.workers += 1;
-        }
+        book.survey();
         book.touch(seat);
         Ok(())
     }
@@ -97,12 +89,12 @@ impl Scheduler {
             let from = rank.state;
             rank.state = worker_step(worker, from, to)?;
             if rank.state == WorkerState::Down && from != WorkerState::Down {
-                book.counts.workers -= 1;
                 rank.epoch += 1;
                 book.abandon(seat);
             }
             book.touch(seat);
         }
+        book.survey();
         Ok(())
     }
 
@@ -174,6 +166,7 @@ impl Scheduler {
                 state: RequestState::Arrived,
                 place: turn,
                 arrived: now,
+                since: now,
                 prompt: arrival.prompt_tokens.min(MOST_TOKENS),
                 decoded: 0,
                 prefix: arrival.prefix,
@@ -365,10 +358,10 @@ fn hold_limit(book: &mut Book, request: RequestId, now: Millis) {
         return;
     }
     let reason = Reason::HoldLimit {
-        held: now.saturating_sub(entry.arrived),
+        held: now.saturating_sub(entry.since),
         limit: book.config.hold_limit_ms,
     };
-    let kind = if book.any_ready() {
+    let kind = if book.any_ready {
         Rejection::HoldLimit
     } else {
         Rejection::NoWorker

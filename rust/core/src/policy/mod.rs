@@ -5,14 +5,17 @@
 //! policy acts, until nothing changes any more. Another policy is another file and one more arm
 //! in [`of`].
 
+mod adaptive;
+mod marks;
 mod off;
+mod paper;
 mod turns;
 
 use crate::book::Book;
-use crate::config::PolicyName;
+use crate::config::{PolicyName, SchedulerConfig};
 use crate::decision::Rejection;
-use crate::ids::{Millis, RequestId, Seat};
-use crate::program::{Line, ProgramKey};
+use crate::ids::{Millis, RequestId, Seat, Tokens};
+use crate::program::{Class, Line, ProgramKey};
 use crate::queue::Waiter;
 use crate::reason::Reason;
 use crate::standing::Standing;
@@ -52,13 +55,18 @@ pub(crate) trait Policy {
     /// A program's own moment has come, or its turn just ended.
     fn look(&self, book: &mut Book, key: ProgramKey, now: Millis);
 
+    /// An answer taught something about a seat.
+    fn taught(&self, _book: &mut Book, _seat: Seat, _now: Millis) {}
+
     /// When it wants to act without an event.
     fn acts_at(&self, book: &Book) -> Option<Millis>;
 }
 
 fn of(name: PolicyName) -> &'static dyn Policy {
     match name {
-        PolicyName::Off | PolicyName::Paper | PolicyName::Adaptive => &off::Off,
+        PolicyName::Off => &off::Off,
+        PolicyName::Paper => &paper::Paper,
+        PolicyName::Adaptive => &adaptive::Adaptive,
     }
 }
 
@@ -75,6 +83,7 @@ pub(crate) fn decide(book: &mut Book, now: Millis) {
         }
         let mut seats = std::mem::take(&mut book.dirty);
         seats.sort_unstable();
+        seats.dedup();
         for seat in &seats {
             measure(book, *seat);
         }
@@ -92,10 +101,14 @@ pub(crate) fn decide(book: &mut Book, now: Millis) {
 
 /// A program's own moment: what every policy does, then what this one does.
 pub(crate) fn look(book: &mut Book, key: ProgramKey, now: Millis) {
-    let program = &book[key];
-    if !program.is_silent() || program.operator {
+    if book[key].operator {
         return;
     }
+    if !book[key].is_silent() {
+        of(book.config.policy).look(book, key, now);
+        return;
+    }
+    let program = &book[key];
     let limit = book.config.idle_timeout_ms;
     let silent = now.saturating_sub(program.seen);
     if silent >= limit {
@@ -107,9 +120,26 @@ pub(crate) fn look(book: &mut Book, key: ProgramKey, now: Millis) {
         book.forget_program(key);
         return;
     }
-    let at = program.seen + limit;
-    book.wake(key, at);
+    let expires = program.seen + limit;
+    let seat = book[key].seat.and_then(|seat| book.workers.get(&seat));
+    if seat.is_some_and(|worker| worker.state == WorkerState::Draining) {
+        book.pause(key, Reason::Draining);
+    }
     of(book.config.policy).look(book, key, now);
+    book.wake(key, expires);
+}
+
+/// An answer taught something about a seat.
+pub(crate) fn taught(book: &mut Book, seat: Seat, now: Millis) {
+    of(book.config.policy).taught(book, seat, now);
+}
+
+/// What a seat keeps free beside a program that returns, for people to see.
+pub(crate) fn margin(config: &SchedulerConfig, worker: &Worker) -> Tokens {
+    match config.policy {
+        PolicyName::Off | PolicyName::Paper => 0,
+        PolicyName::Adaptive => adaptive::margin(config, worker, Class::Returning),
+    }
 }
 
 /// When the policy wants to act without an event.

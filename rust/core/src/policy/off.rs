@@ -39,7 +39,7 @@ impl Policy for Off {
     }
 
     fn why(&self, book: &Book, _: ProgramKey) -> Reason {
-        if book.any_ready() {
+        if book.any_ready {
             Reason::Refused
         } else {
             Reason::NoWorker
@@ -63,11 +63,10 @@ pub(super) fn open(worker: &Worker) -> Standing {
 
 /// Admits a waiter to the least loaded of the seats that take everybody. True if one did.
 pub(super) fn admit_openly(book: &mut Book, key: ProgramKey) -> bool {
-    let request = book[key].waiting.values().next();
-    let Some(entry) = request.and_then(|request| book.requests.get(request)) else {
+    let Some(first) = book.head(key) else {
         return false;
     };
-    let Some(seat) = book.standings.open().find(|seat| !entry.refuses(*seat)) else {
+    let Some(seat) = book.standings.open().find(|seat| !first.refuses(*seat)) else {
         return false;
     };
     let in_flight = book.workers.get(&seat).map_or(0, |worker| worker.in_flight);

@@ -74,8 +74,8 @@ fn take_one(
             } else {
                 book.pause(key, reason);
             }
-            queue(book, policy, key, now);
             undecided.extend(book[key].waiting.values());
+            queue(book, policy, key, now);
         }
         Turn::Wait(reason) | Turn::Leave(reason) => {
             if let Some(worker) = book.workers.get_mut(&seat) {
@@ -112,7 +112,7 @@ fn queue(book: &mut Book, policy: &dyn Policy, key: ProgramKey, now: Millis) {
         return;
     }
     if policy.measures()
-        && let Some(largest) = book.largest_seat()
+        && let Some(largest) = book.largest
     {
         while let Some(request) = book[key].waiting.values().next().copied() {
             let need = book.requests.get(&request).map_or(0, |entry| entry.prompt);
@@ -135,15 +135,7 @@ fn queue(book: &mut Book, policy: &dyn Policy, key: ProgramKey, now: Millis) {
         }
     }
     if let Some(waiter) = book.waiter(key) {
-        book[key].queued = book
-            .requests
-            .get(
-                book[key]
-                    .waiting
-                    .first_key_value()
-                    .map_or(&RequestId(0), |(_, r)| r),
-            )
-            .map_or(now, |entry| entry.arrived);
+        book[key].queued = book.head(key).map_or(now, |first| first.arrived);
         let line = policy.line(book, key, waiter, now);
         book.step_in(key, line);
     }

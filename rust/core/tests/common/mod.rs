@@ -5,6 +5,8 @@
     reason = "each test binary uses its own part"
 )]
 
+pub mod world;
+
 use thunder_core::{
     Arrival, Decision, Memory, Millis, PolicyName, Rank, RequestId, Scheduler, SchedulerConfig,
     Seat, SeatFacts, Tokens, Usage, WorkerId,
