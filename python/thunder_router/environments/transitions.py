@@ -3,8 +3,9 @@
     planned → pulling → creating → starting → initializing → probing → ready ⇄ paused, stopped
        └─────────┴──────────┴─────────┴────────────┴────────────┴────────┴──→ releasing ⇄ stuck
 
-A spec without an init command or a probe skips that state. From creating onwards a step may fall back to pulling: its image went away, or the router died in
-the midst and begins again with a fresh container. Gone is not a state: the record is forgotten.
+A spec without an init command or a probe skips that state. From creating onwards a step may fall
+back to pulling: its image went away, or the router died in the midst and begins again with a fresh
+container. Gone is not a state: the record is forgotten.
 """
 
 from collections.abc import Mapping
