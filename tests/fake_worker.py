@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -157,7 +158,7 @@ class FakeWorker:
         file = CAPTURES / self.capture / f"{FILES[path]}.body"
         if not file.is_file():
             return Answer(404, b'{"detail":"Not Found"}', "application/json")
-        body = file.read_bytes()
+        body = recorded(file)
         if path == "/ready":
             return Answer(503 if self.paused or self.terminating else 200)
         if path == "/metrics":
@@ -196,6 +197,12 @@ class FakeWorker:
         self.starts += 1
         self.prefilled = 0
         self.refusing = self.terminating = False
+
+
+@cache
+def recorded(file: Path) -> bytes:
+    """A recorded answer, read once."""
+    return file.read_bytes()
 
 
 def edited(body: bytes, edit: Callable[[dict[str, Any]], None]) -> bytes:

@@ -64,16 +64,16 @@ def normal_url(url: str) -> str:
 
 
 def endpoint_of(
-    url: str, key: SecretStr | None, report: WorkerReport | None, tls: ssl.SSLContext
+    url: str, key: SecretStr | None, report: WorkerReport | None, tls: ssl.SSLContext | None
 ) -> Endpoint:
-    """The endpoint at `url`, which `normal_url` made; `tls` is for https only."""
+    """The endpoint at `url`, which `normal_url` made; `tls` is `None` for http."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     able = report.capabilities if report else Capabilities()
     return Endpoint(
         host=parts.hostname or "",
         port=parts.port or (443 if secure else 80),
-        tls=tls if secure else None,
+        tls=tls,
         prefix=parts.path.encode("ascii"),
         host_header=parts.netloc.encode("ascii"),
         authorization=None if key is None else f"Bearer {key.get_secret_value()}".encode(),

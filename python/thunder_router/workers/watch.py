@@ -43,7 +43,7 @@ class Watch:
         door: Door,
         settings: WorkerSettings,
         events: SchedulerEvents,
-        tls: ssl.SSLContext,
+        tls: ssl.SSLContext | None,
     ) -> None:
         self.id = worker
         self.entry = entry
