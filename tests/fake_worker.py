@@ -173,14 +173,16 @@ class FakeWorker:
 
     def _loads(self, found: dict[str, Any]) -> None:
         now_s = self.clock.now_s()
-        if not self.paused:
-            self._frozen_at_s = None
+        if not self.paused or not self.running:
+            self._frozen_at_s = None  # a paused engine with nothing in flight goes on reporting
         elif self._frozen_at_s is None:
             self._frozen_at_s = now_s
         found["timestamp"] = datetime.fromtimestamp(now_s, UTC).isoformat()
         for item in found["loads"]:
             item["num_running_reqs"] = self.running
             item["num_waiting_reqs"] = self.waiting
+            decoded = round((self._frozen_at_s or now_s) * 100) % 3000
+            item["num_used_tokens"] = decoded if self.running else 0
             if "timestamp" in item:
                 item["timestamp"] = self._frozen_at_s or now_s
                 item["total_prefill_uncached_tokens"] = self.prefilled

@@ -154,6 +154,17 @@ async def test_a_hung_metrics_page_does_not_slow_the_loads_of_its_own_worker() -
         assert fake.paths().count("/v1/loads") == 16
 
 
+async def test_many_workers_are_asked_less_often_each() -> None:
+    fakes = {f"http://w{n}": worker() for n in range(50)}
+    async with house(dict(fakes)) as h:
+        await h.clock.advance(1)
+        for fake in fakes.values():
+            fake.asked.clear()
+        await h.clock.advance(2)
+        asked = [fake.paths().count("/v1/loads") for fake in fakes.values()]
+        assert set(asked) == {4}
+
+
 async def test_a_busy_worker_that_still_passes_answers_on_is_not_dead() -> None:
     fake = worker()
     async with house({A: fake}) as h:
@@ -177,8 +188,11 @@ async def test_a_worker_silent_on_every_side_is_down_after_the_hung_limit() -> N
         assert h.ear.take() == [("down", 0)]
 
 
-async def test_a_paused_worker_keeps_its_programs_and_is_neither_dead_nor_draining() -> None:
-    fake = worker(running=1)
+@pytest.mark.parametrize("running", [0, 1])
+async def test_a_paused_worker_keeps_its_programs_and_is_neither_dead_nor_draining(
+    running: int,
+) -> None:
+    fake = worker(running=running)
     async with house({A: fake}) as h:
         h.ear.take()
         fake.paused = True

@@ -113,7 +113,7 @@ class Registry:
             return present
         number = self._numbers.setdefault(url, len(self._numbers))
         door, tls = self._door(url, entry), self._context(url)
-        watch = Watch(number, entry, door, self.settings, self.events, tls)
+        watch = Watch(number, entry, door, self.settings, self.events, tls, self.__len__)
         self._watches[number] = watch
         task = asyncio.create_task(self._watch(watch), name=f"worker-{number}")
         self._tasks.add(task)
