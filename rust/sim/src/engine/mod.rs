@@ -14,58 +14,21 @@
 //! cache that nobody runs on counts as free (`SGLang`'s `num_used_tokens`).
 
 mod admission;
+mod config;
 mod report;
 mod request;
 mod segment;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::cache::{Cache, ROOT, WritePolicy};
-use crate::model::{Model, PICOS_PER_MICRO, Picos};
+use crate::cache::{Cache, ROOT};
+use crate::model::{PICOS_PER_MICRO, Picos};
 
+pub use config::{ConfigError, EngineConfig, PauseMode};
 pub use report::{Counts, Loads};
 use request::Request;
 pub use request::{Event, EventKind, Finish, Refusal, Submission};
 use segment::Segment;
-
-/// How an engine is set up.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineConfig {
-    /// Constants of the model; `capacity_tokens` is the KV pool.
-    pub model: Model,
-    /// Tokens of a page, a divisor of the pool.
-    pub page_tokens: u64,
-    /// Tokens of the host tier; 0 for none.
-    pub host_tokens: u64,
-    /// When KV is copied to the host.
-    pub write_policy: WritePolicy,
-    /// Most requests running at once.
-    pub max_running: usize,
-    /// Most requests waiting, if bounded.
-    pub max_queued: Option<usize>,
-    /// Evict what no open session refers to first.
-    pub session_radix: bool,
-    /// Admit by priority, then by arrival.
-    pub priority_scheduling: bool,
-    /// Virtual µs between progress events of those who want them; 0: after every token.
-    pub progress_us: u64,
-}
-
-/// A setting that contradicts another.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(String);
-
-/// What pausing does to requests in flight. Source: `/pause_generation` of `SGLang`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseMode {
-    /// They end at once, cut short.
-    Abort,
-    /// They lose their KV and queue again.
-    Retract,
-    /// They keep everything and stand still.
-    InPlace,
-}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -94,23 +57,11 @@ pub struct Engine {
     counts: Counts,
 }
 
-/// A prompt must leave this much room. Source: `max_req_input_len` as `SGLang` 0.5.23 reports it.
-const INPUT_MARGIN: u64 = 6;
-
 impl Engine {
     /// An idle engine at time 0.
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
-        let (pool, page) = (config.model.capacity_tokens, config.page_tokens);
-        if page == 0 || pool % page != 0 || pool <= 2 * page + INPUT_MARGIN {
-            return Err(ConfigError(format!(
-                "capacity_tokens = {pool} must be a multiple of page_tokens = {page} and hold several pages"
-            )));
-        }
-        if config.max_running == 0 || config.model.chunk_tokens == 0 {
-            return Err(ConfigError(
-                "max_running and chunk_tokens must be at least 1".into(),
-            ));
-        }
+        config.validate()?;
+        let page = config.page_tokens;
         Ok(Self {
             cache: Cache::new(page, config.host_tokens, config.write_policy),
             config,
@@ -139,7 +90,7 @@ impl Engine {
 
     /// The longest prompt that is taken, tokens.
     pub fn max_prompt_tokens(&self) -> u64 {
-        self.config.model.capacity_tokens - INPUT_MARGIN
+        self.config.max_prompt_tokens()
     }
 
     /// Takes a request in. The output is cut to what fits the pool beside the prompt.
