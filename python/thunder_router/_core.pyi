@@ -639,7 +639,7 @@ class Engine:
         """
     def decoded(self, request: int, now_us: int) -> int | None:
         """Tokens it has generated, where it is in flight."""
-    def close_session(self, session: str) -> None:
+    def close_session(self, session: str, now_us: int) -> None:
         """Its KV goes first from now on. Requests already running leave it closed."""
     def flush(self) -> bool:
         """Drops the cache, both tiers. False, and nothing done, while anything is in flight."""

