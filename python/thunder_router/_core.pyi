@@ -382,7 +382,7 @@ class RequestFacts:
         body: bytes,
         *,
         include_usage: bool,
-        drop: Sequence[Literal["session_id", "rid", "priority"]] = ...,
+        drop: Sequence[Literal["session_id", "rid", "priority", "routed_dp_rank"]] = ...,
         session_id: str | None = None,
         rid: str | None = None,
         priority: int | None = None,
