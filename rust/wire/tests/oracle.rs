@@ -1,5 +1,7 @@
 //! The verdict on every document is that of `serde_json`.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by it")]
+
 mod common;
 
 use common::{Choices, spell, value};

@@ -216,7 +216,7 @@ impl<'a> Cursor<'a> {
             b'{' => {
                 let mut sequence = self.open_object()?;
                 while let Some(member) = self.member(&mut sequence)? {
-                    text.add(self, member.key);
+                    text.add_key(self, member.key);
                     self.skip(text)?;
                 }
             }

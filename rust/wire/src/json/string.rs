@@ -29,18 +29,44 @@ pub(crate) struct Text {
     pub(crate) bytes: u64,
     pub(crate) chars: u64,
     pub(crate) wide: u64,
+    /// Bytes of the longest string.
+    pub(crate) longest: u64,
     /// Bytes of the raw strings.
     raw: u64,
-    /// Nobody wants to know.
-    ignored: bool,
+    counting: Counting,
+}
+
+/// Which strings of a value are counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Counting {
+    #[default]
+    All,
+    /// Not the keys of objects.
+    Values,
+    Nothing,
 }
 
 impl Text {
+    /// A count of strings that leaves out the keys of objects.
+    pub(crate) fn of_values() -> Self {
+        Self {
+            counting: Counting::Values,
+            ..Self::default()
+        }
+    }
+
     /// A sink for text that is not counted.
     pub(crate) fn ignored() -> Self {
         Self {
-            ignored: true,
+            counting: Counting::Nothing,
             ..Self::default()
+        }
+    }
+
+    /// Counts a key of an object.
+    pub(crate) fn add_key(&mut self, cursor: &Cursor<'_>, key: Str) {
+        if self.counting == Counting::All {
+            self.add(cursor, key);
         }
     }
 
@@ -49,12 +75,13 @@ impl Text {
         self.bytes += other.bytes;
         self.chars += other.chars;
         self.wide += other.wide;
+        self.longest = self.longest.max(other.longest);
         self.raw += other.raw;
     }
 
     /// Counts a string.
     pub(crate) fn add(&mut self, cursor: &Cursor<'_>, string: Str) {
-        if self.ignored {
+        if self.counting == Counting::Nothing {
             return;
         }
         let raw = cursor.span(string.start, string.end);
@@ -64,6 +91,7 @@ impl Text {
             tails += count(raw, |&byte| byte & 0xC0 == 0x80);
             wide += wide_characters(raw);
         }
+        self.longest = self.longest.max(bytes as u64);
         self.raw += raw.len() as u64;
         self.bytes += bytes as u64;
         self.chars += (bytes - tails) as u64;

@@ -206,7 +206,7 @@ impl Prompt {
         }
     }
 
-    /// One item of media, or a list of them. Its size is that of its strings.
+    /// One item of media, or a list of them. Its size is that of the longest string in it.
     pub(super) fn media(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BodyError> {
         match cursor.peek()? {
             b'[' => {
@@ -217,10 +217,10 @@ impl Prompt {
             }
             b'n' => cursor.ignore()?,
             _ => {
-                let mut strings = Text::default();
+                let mut strings = Text::of_values();
                 cursor.skip(&mut strings)?;
                 self.media_items += 1;
-                self.media_bytes += strings.bytes;
+                self.media_bytes += strings.longest;
             }
         }
         Ok(())
@@ -231,7 +231,7 @@ impl Prompt {
             return self.content(cursor);
         }
         let mut is_text = false;
-        let mut strings = Text::default();
+        let mut strings = Text::of_values();
         let mut object = cursor.open_object()?;
         while let Some(member) = cursor.member(&mut object)? {
             let key = cursor.decode_bytes(member.key);
@@ -248,7 +248,7 @@ impl Prompt {
             self.text.join(strings);
         } else {
             self.media_items += 1;
-            self.media_bytes += strings.bytes;
+            self.media_bytes += strings.longest;
         }
         Ok(())
     }

@@ -138,10 +138,7 @@ impl Event {
     pub(super) fn string(&mut self, node: Node, kept: &[u8], length: usize) {
         match node {
             Node::Text => self.has_text |= length > 0,
-            Node::ToolName if length > 0 => {
-                self.has_text = true;
-                self.tools.push(unescape(kept));
-            }
+            Node::ToolName if length > 0 => self.tools.push(unescape(kept)),
             Node::FinishReason => self.finish_reason = Some(unescape(kept)),
             Node::Status => self.status = Some(unescape(kept)),
             Node::Id if !self.knows_id => {

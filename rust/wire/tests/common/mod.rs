@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+use std::fmt::Write;
+
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
@@ -125,9 +127,13 @@ fn spell_into(value: &Value, choices: &mut Choices, out: &mut String) {
 }
 
 fn space(choices: &mut Choices, out: &mut String) {
-    out.push_str(
-        ["", "", "", "", " ", "\n  ", "\t", "\r\n"][usize::try_from(choices.below(8)).unwrap()],
-    );
+    out.push_str(match choices.below(8) {
+        0 => " ",
+        1 => "\n  ",
+        2 => "\t",
+        3 => "\r\n",
+        _ => "",
+    });
 }
 
 fn spell_text(text: &str, choices: &mut Choices, out: &mut String) {
@@ -136,11 +142,7 @@ fn spell_text(text: &str, choices: &mut Choices, out: &mut String) {
     for character in text.chars() {
         if escape_all || choices.below(24) == 0 {
             for unit in character.encode_utf16(&mut [0; 2]) {
-                out.push_str(&if unit.is_multiple_of(2) {
-                    format!("\\u{unit:04x}")
-                } else {
-                    format!("\\u{unit:04X}")
-                });
+                escape(*unit, out);
             }
             continue;
         }
@@ -153,9 +155,18 @@ fn spell_text(text: &str, choices: &mut Choices, out: &mut String) {
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
             '/' if choices.below(2) == 0 => out.push_str("\\/"),
-            '\0'..='\x1f' => out.push_str(&format!("\\u{:04x}", u32::from(character))),
+            '\0'..='\x1f' => escape(character as u16, out),
             other => out.push(other),
         }
     }
     out.push('"');
+}
+
+fn escape(unit: u16, out: &mut String) {
+    // Writing to a String cannot fail.
+    let _ = if unit.is_multiple_of(2) {
+        write!(out, "\\u{unit:04x}")
+    } else {
+        write!(out, "\\u{unit:04X}")
+    };
 }
