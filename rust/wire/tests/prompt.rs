@@ -26,6 +26,7 @@ fn size(body: &str, dialect: Dialect) -> (u64, u64, u64, u64) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one line for each form")]
 fn text_media_and_ids_are_told_apart_in_every_dialect() {
     let url = format!("data:image/png;base64,{}", "A".repeat(1000));
     let media = u64::try_from(url.len()).unwrap();
