@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from thunder_router.errors import IdentityConflictError
-from thunder_router.identity import NOBODY, Identity, clean, name
+from thunder_router.identity import NOBODY, Identity, WeakHint, clean, name
 
 SESSION = "57a121ec-f78c-48c3-a745-e3036a3ecc33"
 LEGACY_USER = f"user_{'ab' * 32}_account__session_{SESSION}"
@@ -222,7 +222,8 @@ def test_weak_hints_are_opt_in_and_never_show_a_token() -> None:
     assert found.program is not None
     assert found.program.startswith("key-")
     assert "secret" not in repr(found)
-    assert name([("session_id", "s"), ("user", "u")], [], weak_hints=("user",)).program == "s"
+    hints: list[WeakHint] = ["user"]
+    assert name([("session_id", "s"), ("user", "u")], [], weak_hints=hints).program == "s"
 
 
 @given(st.lists(st.tuples(st.sampled_from([*BODY_FORMS, "metadata.user_id", "user"]), st.text())))

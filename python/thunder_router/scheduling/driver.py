@@ -278,6 +278,8 @@ class Driver:
             unused = self.pools if not models else [p for p in self.pools if not p.models]
             pool = unused[0] if unused else self._new_pool(models[0])
         self._by_worker[worker] = pool
+        if models and not pool.models:
+            pool.name = models[0]
         for model in models:
             pool.models.add(model)
             self._by_model.setdefault(model, pool)

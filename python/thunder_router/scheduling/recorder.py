@@ -23,13 +23,14 @@ from thunder_router.scheduling.core import (
     WorkerView,
 )
 
-__all__ = ["Core", "Record", "Recorder", "as_row"]
+__all__ = ["BEGIN", "TICK", "Core", "Record", "Recorder", "as_row"]
 
 Scalar = str | int | float | bool | None
 Row = list[Scalar]
 Record = tuple[int, str, dict[str, Scalar] | list[Row]]
 """Milliseconds, event name, and its arguments; for `tick`, the decisions instead."""
 
+BEGIN: Final = "begin"
 TICK: Final = "tick"
 
 
@@ -55,11 +56,15 @@ def as_row(decision: Decision) -> Row:
 
 
 class Recorder:
-    """A scheduler whose events and decisions go to `write` as well."""
+    """A scheduler whose events and decisions go to `write` as well.
+
+    It begins with a record of its own: from there on the core is a fresh one.
+    """
 
     def __init__(self, core: Scheduler, write: Callable[[Record], None]) -> None:
         self._core = core
         self._write = write
+        write((0, BEGIN, {}))
 
     # The methods below are those of `Scheduler`; `_core.pyi` is their manual.
 

@@ -6,7 +6,8 @@ all events until then (`ask_soon`). One timer stands for the moment that the cor
 
 The core may have bugs; clients must not feel them. What it refuses is logged and counted, and the
 caller hears that it was refused. A core whose books are broken, or that fails to tick three times
-in a row, is replaced by a fresh one, which the owner fills again.
+in a row, is replaced by a fresh one, which the owner fills again. If that one breaks within a
+second too, it rests for a second: it is told events but not asked, and the caller does without.
 """
 
 import logging
@@ -69,6 +70,8 @@ class TickingCore:
         self._asked = False
         self._tick_failures = 0
         self._replacing = False
+        self._replaced_ms = -_RETRY_MS
+        self._resting = False
 
     def tell(self, name: str, event: Callable[[Core, int], object]) -> bool:
         """Gives the core an event and the time; it is asked soon. False: it was refused."""
@@ -81,7 +84,9 @@ class TickingCore:
         return True
 
     def decide(self, now_ms: int) -> bool:
-        """Asks the core and has its decisions carried out. False: it failed."""
+        """Asks the core and has its decisions carried out. False: it failed, or it rests."""
+        if self._resting:
+            return False
         self._asked = False
         try:
             decisions = self.core.tick(now_ms)
@@ -101,7 +106,7 @@ class TickingCore:
 
     def ask_soon(self) -> None:
         """The core is asked in the next turn of the loop, once for all events until then."""
-        if not self._asked:
+        if not self._asked and not self._resting:
             self._asked = True
             self._clock.call_soon(self._asked_for)
 
@@ -109,7 +114,7 @@ class TickingCore:
         """Logs what went wrong between the core and us; broken books mean a new core."""
         self.counts["core_failure"] += 1
         _LOG.warning("core_failure pool=%s event=%s error=%r", self._name, event, error)
-        if isinstance(error, InvariantError) and not self._replacing:
+        if isinstance(error, InvariantError) and not self._replacing and not self._resting:
             self._replace()
 
     def close(self) -> None:
@@ -119,8 +124,13 @@ class TickingCore:
             self._timer = None
 
     def _replace(self) -> None:
+        now_ms = self._clock.now_ms()
+        if now_ms - self._replaced_ms < _RETRY_MS:
+            self._resting = True
+            self._arm(now_ms + _RETRY_MS)
+        self._replaced_ms = now_ms
         self.counts["core_replaced"] += 1
-        _LOG.warning("core_replaced pool=%s", self._name)
+        _LOG.warning("core_replaced pool=%s resting=%s", self._name, self._resting)
         self._replacing = True
         broken, self.core = self.core, self._new_core()
         self._refill(broken)
@@ -142,4 +152,5 @@ class TickingCore:
 
     def _went_off(self) -> None:
         self._timer = None
+        self._resting = False
         self.decide(self._clock.now_ms())
