@@ -246,9 +246,9 @@ impl Engine {
         self.lock().decoded(request, now_us)
     }
 
-    fn close_session(&self, session: &str, now_us: u64) {
+    fn close_session(&self, session: &str) {
         self.lock()
-            .close_session(span::digest(0, session.as_bytes()), now_us);
+            .close_session(span::digest(0, session.as_bytes()));
     }
 
     fn flush(&self) -> bool {

@@ -3,7 +3,6 @@
 mod event;
 mod facts;
 mod node;
-mod repeat;
 mod scanner;
 mod sse;
 mod walk;

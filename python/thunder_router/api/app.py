@@ -1,0 +1,171 @@
+"""Puts the rooms together: the only module that knows them all.
+
+    client ── relay ── driver ── cores
+                │         │  ╲
+             workers ─────╯   ╰── sessions closed, snapshot, journal, metrics
+                │
+             FastAPI: programs, workers, control, health
+
+`compose` builds everything for a running loop and starts nothing; `serve` runs it until a signal.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from fastapi import Depends, FastAPI
+
+from thunder_router.api import admin, control, errors, fleet, gauges, programs, workers
+from thunder_router.api.admin import VERSION, Health
+from thunder_router.api.doors import Doors
+from thunder_router.api.guard import Guard
+from thunder_router.api.keeping import Keeping
+from thunder_router.config import Settings
+from thunder_router.errors import UnknownWorkerError
+from thunder_router.observe.metrics import CONTENT_TYPE, Metrics
+from thunder_router.relay.keys import ClientKey
+from thunder_router.relay.relay import Relay
+from thunder_router.relay.serve import RelayServer
+from thunder_router.scheduling.clock import LoopClock
+from thunder_router.scheduling.driver import Driver
+from thunder_router.scheduling.programs import Programs
+from thunder_router.workers.clock import MonotonicClock
+from thunder_router.workers.discovery import Discovery, rosters_of
+from thunder_router.workers.http import AiohttpClient
+from thunder_router.workers.registry import Registry
+from thunder_router.workers.sessions import Sessions
+
+__all__ = ["Router", "compose", "listen", "serve"]
+
+_LOG = logging.getLogger(__name__)
+_BACKLOG: Final = 2048
+"""Connections that may wait to be accepted, as uvicorn's default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """One router, put together.
+
+    Attributes:
+        server: Serves all of it: `await server.serve()`.
+        driver: The scheduler's shell.
+        registry: The workers.
+        health: What `/health` says; `stopping` turns readiness off.
+        metrics: What `/metrics` says.
+    """
+
+    server: RelayServer
+    driver: Driver
+    registry: Registry
+    health: Health
+    metrics: Metrics
+
+
+async def serve(settings: Settings) -> None:
+    """Serves until SIGINT or SIGTERM, and lets answers under way be completed.
+
+    Raises:
+        ConfigError: a setting that only shows its fault in use, such as a worker's URL.
+        OSError: the address is taken or is not ours.
+    """
+    with listen(settings.host, settings.port) as listener:
+        router = compose(settings)
+        host, port = listener.getsockname()[:2]
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        _LOG.info("serving url=http://%s policy=%s", where, settings.scheduling.policy)
+        await router.server.serve([listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there; port 0 takes a free one.
+
+    Raises:
+        OSError: the address is taken or is not ours; the message names it.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
+
+
+def compose(settings: Settings) -> Router:
+    """Everything, for the running event loop.
+
+    Raises:
+        ConfigError: a setting that only shows its fault in use, such as a worker's URL.
+    """
+    loop = asyncio.get_running_loop()
+    client = AiohttpClient()
+    time = MonotonicClock()
+    keeping = Keeping(settings)
+    driver = Driver(
+        keeping.new_core,
+        LoopClock(loop),
+        weak_hints=settings.identity.weak_hints,
+        on_worker_up=lambda pool, worker: keeping.recall(pool, worker, worker_name(worker)),
+    )
+    registry = Registry(settings.workers, driver, client, time)
+
+    def worker_name(worker: int) -> str:
+        try:
+            return registry.get(worker).door.url
+        except UnknownWorkerError:
+            return f"worker {worker} (gone)"
+
+    sessions = Sessions(registry)
+    driver.subscribe(sessions)
+    health = Health(driver, settings.scheduling.policy, worker_name)
+    metrics = Metrics(gauges.of(driver))
+    guard = Guard(settings.api_key, settings.admin_key)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client)
+            await stack.enter_async_context(registry)
+            stack.push_async_callback(sessions.aclose)
+            stack.callback(driver.close)
+            stack.enter_context(keeping.running(loop, driver, worker_name))
+            rosters = rosters_of(settings.workers)
+            if rosters:
+                discovery = Discovery(
+                    registry, rosters, time, settings.workers.discovery_interval_s
+                )
+                task = loop.create_task(discovery.run(), name="discovery")
+                stack.callback(task.cancel)
+            yield
+
+    app = FastAPI(title="thunder-router", version=VERSION, lifespan=lifespan)
+    errors.install(app)
+    app.include_router(admin.routes(health, metrics.scrape, CONTENT_TYPE))
+    app.include_router(programs.routes(Programs(driver), driver, guard, worker_name))
+    app.include_router(fleet.routes(registry), dependencies=[Depends(guard.client)])
+    app.include_router(workers.routes(registry), dependencies=[Depends(guard.admin)])
+    app.include_router(control.routes(registry), dependencies=[Depends(guard.admin)])
+
+    key = settings.api_key
+    relay = Relay(
+        settings.relay,
+        admission=driver,
+        workers=Doors(registry),
+        observer=metrics,
+        key=None if key is None else ClientKey(key.get_secret_value()),
+    )
+
+    def stopping() -> None:
+        health.stopping = True
+
+    server = RelayServer(
+        app,
+        relay,
+        grace_s=settings.shutdown_grace_s,
+        on_draining=stopping,
+        host=settings.host,
+        port=settings.port,
+    )
+    return Router(server, driver, registry, health, metrics)

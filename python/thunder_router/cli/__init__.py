@@ -1,0 +1,51 @@
+"""The command line: `thunder-router serve | emulate | doctor | replay`.
+
+Exit codes: 0 done, 1 it ran and the result is bad (a replay that differs, a sick worker),
+2 the input is wrong, 130 interrupted. A message for bad input says what is wrong and where, on one
+line, without a traceback.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from thunder_router.cli import doctor, emulate, replay, serve
+from thunder_router.errors import ThunderError
+
+__all__ = ["main"]
+
+_COMMANDS = (serve, emulate, doctor, replay)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; the console script's entry point."""
+    arguments = _parser().parse_args(argv)
+    try:
+        code: int = arguments.run(arguments)
+    except (ThunderError, OSError) as error:
+        print(f"thunder-router {arguments.command}: {_plain(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="thunder-router",
+        description="A program-aware router for SGLang: schedules whole agent runs.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--version", action="version", version=f"thunder-router {version('thunder-router')}"
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in _COMMANDS:
+        command.add(commands)
+    return parser
+
+
+def _plain(error: Exception) -> str:
+    """The message of an error, without the quotes that a KeyError puts around it."""
+    return str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
