@@ -3,7 +3,7 @@
 import importlib.util
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -84,7 +84,7 @@ def tools(rng: random.Random) -> str:
 
 
 @pytest.fixture(scope="module", params=["anthropic", "deepseek"])
-def count(request: pytest.FixtureRequest) -> Iterator[Callable[[str], int]]:
+def count(request: pytest.FixtureRequest) -> Callable[[str], int]:
     """A real tokenizer, out of the files that litellm carries."""
     spec = importlib.util.find_spec("litellm")
     assert spec is not None

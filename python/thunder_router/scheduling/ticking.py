@@ -101,7 +101,8 @@ class TickingCore:
         for decision in decisions:
             self._carry_out(decision)
         if wait_ms is not None:
-            self._arm(now_ms + wait_ms)
+            # A core that wants to be asked again at once, for ever, must not starve the loop.
+            self._arm(now_ms + max(wait_ms, 1))
         return True
 
     def ask_soon(self) -> None:
