@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -157,7 +158,7 @@ class FakeWorker:
         file = CAPTURES / self.capture / f"{FILES[path]}.body"
         if not file.is_file():
             return Answer(404, b'{"detail":"Not Found"}', "application/json")
-        body = file.read_bytes()
+        body = recorded(file)
         if path == "/ready":
             return Answer(503 if self.paused or self.terminating else 200)
         if path == "/metrics":
@@ -172,14 +173,16 @@ class FakeWorker:
 
     def _loads(self, found: dict[str, Any]) -> None:
         now_s = self.clock.now_s()
-        if not self.paused:
-            self._frozen_at_s = None
+        if not self.paused or not self.running:
+            self._frozen_at_s = None  # a paused engine with nothing in flight goes on reporting
         elif self._frozen_at_s is None:
             self._frozen_at_s = now_s
         found["timestamp"] = datetime.fromtimestamp(now_s, UTC).isoformat()
         for item in found["loads"]:
             item["num_running_reqs"] = self.running
             item["num_waiting_reqs"] = self.waiting
+            decoded = round((self._frozen_at_s or now_s) * 100) % 3000
+            item["num_used_tokens"] = decoded if self.running else 0
             if "timestamp" in item:
                 item["timestamp"] = self._frozen_at_s or now_s
                 item["total_prefill_uncached_tokens"] = self.prefilled
@@ -196,6 +199,12 @@ class FakeWorker:
         self.starts += 1
         self.prefilled = 0
         self.refusing = self.terminating = False
+
+
+@cache
+def recorded(file: Path) -> bytes:
+    """A recorded answer, read once."""
+    return file.read_bytes()
 
 
 def edited(body: bytes, edit: Callable[[dict[str, Any]], None]) -> bytes:

@@ -80,6 +80,25 @@ class Wire:
             self.writer.write(data)
             await self.writer.drain()
 
+    async def send_until_stuck(self, data: bytes, unsent: int = 2**20) -> int:
+        """Sends `data` again and again until the peer takes no more.
+
+        Returns:
+            How often it was sent, what waits here unsent included.
+        """
+        transport, times = self.writer.transport, 0
+        while not self.writer.is_closing():
+            self.writer.write(data)
+            times += 1
+            if transport.get_write_buffer_size() > unsent:
+                # Full, unless the peer is only slower than we are: give it a moment to prove that.
+                before = transport.get_write_buffer_size()
+                await asyncio.sleep(0.2)
+                if transport.get_write_buffer_size() == before:
+                    break
+            await asyncio.sleep(0)
+        return times
+
     def close(self) -> None:
         self.writer.close()
 

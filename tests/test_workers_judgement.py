@@ -79,11 +79,11 @@ def test_silence_is_taken_for_death_only_after_long() -> None:
     assert vitals.sign(30) is Sign.LOST
 
 
-def test_snapshots_that_go_on_after_not_ready_mean_leaving() -> None:
+def test_work_that_goes_on_after_not_ready_means_leaving() -> None:
     vitals = Vitals(LIMITS, 0)
     vitals.readiness(False, 1)
     for quarter in range(12):
-        vitals.snapshot(500 + quarter / 4)
+        vitals.snapshot(500 + quarter / 4, (quarter,))
         vitals.answered(1 + quarter / 4)
     assert vitals.sign(4) is Sign.LEAVING
     vitals.refused(5)
@@ -93,17 +93,23 @@ def test_snapshots_that_go_on_after_not_ready_mean_leaving() -> None:
 @pytest.mark.parametrize(
     "snapshots",
     [
-        pytest.param([500.0] * 12, id="frozen"),
-        pytest.param([500.0] * 4 + [501.0] * 8, id="one late snapshot, as in pause mode abort"),
-        pytest.param([500.0] * 8 + [620.0, 620.25], id="continued, readiness not asked yet"),
-        pytest.param([500.0, 499.0, 498.0, 400.0], id="a clock set back"),
+        pytest.param([(500.0, (7,))] * 12, id="frozen"),
+        pytest.param([(500.0 + n / 4, None) for n in range(40)], id="idle and fresh"),
+        pytest.param([(500.0 + n / 4, (7,)) for n in range(40)], id="fresh, and nothing is done"),
+        pytest.param([(500.0, (7,)), (501.0, (8,)), (501.25, None)], id="one late snapshot"),
+        pytest.param(
+            [(500.0, (7,)), (620.0, (8,)), (620.25, (9,))], id="continued, readiness not asked yet"
+        ),
+        pytest.param([(500.0 - n, (n,)) for n in range(9)], id="a clock set back"),
     ],
 )
-def test_snapshots_that_stand_still_or_jump_mean_paused(snapshots: list[float]) -> None:
+def test_work_that_stands_still_or_jumps_means_paused(
+    snapshots: list[tuple[float, tuple[int, ...] | None]],
+) -> None:
     vitals = Vitals(LIMITS, 0)
     vitals.readiness(False, 1)
-    for taken_at_s in snapshots:
-        vitals.snapshot(taken_at_s)
+    for taken_at_s, work in snapshots:
+        vitals.snapshot(taken_at_s, work)
     vitals.answered(4)
     assert vitals.sign(4) is Sign.NOT_READY
     vitals.readiness(True, 5)

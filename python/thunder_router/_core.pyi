@@ -382,7 +382,7 @@ class RequestFacts:
         body: bytes,
         *,
         include_usage: bool,
-        drop: Sequence[Literal["session_id", "rid", "priority"]] = ...,
+        drop: Sequence[Literal["session_id", "rid", "priority", "routed_dp_rank"]] = ...,
         session_id: str | None = None,
         rid: str | None = None,
         priority: int | None = None,
@@ -639,7 +639,7 @@ class Engine:
         """
     def decoded(self, request: int, now_us: int) -> int | None:
         """Tokens it has generated, where it is in flight."""
-    def close_session(self, session: str) -> None:
+    def close_session(self, session: str, now_us: int) -> None:
         """Its KV goes first from now on. Requests already running leave it closed."""
     def flush(self) -> bool:
         """Drops the cache, both tiers. False, and nothing done, while anything is in flight."""
@@ -655,3 +655,91 @@ class Engine:
     def resume(self, now_us: int) -> None: ...
     def loads(self, now_us: int) -> EngineLoads: ...
     def counts(self) -> EngineCounts: ...
+
+# --- simulation --------------------------------------------------------------------------------
+
+@final
+class SimulationReport:
+    """Figures of the measured part of a simulated day. Nothing in it was measured on a GPU."""
+
+    steps: Final[int]
+    """Turns answered."""
+    programs: Final[int]
+    """Programs that ended."""
+    steps_per_min: Final[float]
+    programs_per_hour: Final[float]
+    prompt_tokens: Final[int]
+    cached_device_tokens: Final[int]
+    cached_host_tokens: Final[int]
+    reusable_tokens: Final[int]
+    """Prompt tokens that a perfect cache would have found."""
+    recomputed_tokens: Final[int]
+    """Computed though computed before: reusable and not found, or lost to a retraction."""
+    generated_tokens: Final[int]
+    hit_rate: Final[float]
+    ideal_hit_rate: Final[float]
+    retractions: Final[int]
+    refused: Final[int]
+    pauses: Final[int]
+    hold_p50_ms: Final[int]
+    """How long the router held requests; those still held at the end count."""
+    hold_p99_ms: Final[int]
+    hold_max_ms: Final[int]
+    first_token_p50_ms: Final[int]
+    """From asking to the first token: the router's hold, the engine's queue, the prefill."""
+    first_token_p99_ms: Final[int]
+    turn_p50_ms: Final[int]
+    """From asking to the end of the answer."""
+    turn_p90_ms: Final[int]
+    turn_p99_ms: Final[int]
+
+def workloads() -> list[str]:
+    """Names of the workloads whose distributions are known."""
+
+def simulate(
+    *,
+    workload: str,
+    model: str,
+    router: SchedulerConfig | Literal["pinned", "cache_aware"],
+    workers: int,
+    programs: int,
+    seed: int,
+    warmup_s: int,
+    measured_s: int,
+    capacity_tokens: int | None,
+    hicache_ratio: float,
+    write_policy: Literal["write_through", "write_back"],
+    page_tokens: int,
+    sessions: bool,
+    releases: bool,
+    tool_factor: float,
+    max_tokens: int,
+) -> SimulationReport:
+    """Plays one day in virtual time, some thousand times as fast as a real one.
+
+    `programs` agent programs are alive at any time over `workers` engines: when one ends, the next
+    begins. Which program that is depends on `seed` alone, so every router meets the same ones. The
+    interpreter is released meanwhile.
+
+    Args:
+        workload: One of `workloads()`.
+        model: One of `Engine.models()`.
+        router: The real scheduler by its constants, or a baseline: `pinned` keeps every program on
+            one engine, `cache_aware` routes by longest prefix; both hold nothing.
+        workers: Engines.
+        programs: Programs alive at a time, over all engines.
+        seed: Which day.
+        warmup_s: Virtual seconds before anything counts.
+        measured_s: Virtual seconds that count.
+        capacity_tokens: KV tokens of an engine; None: the model's own.
+        hicache_ratio: Host tier as a multiple of the device's tokens; 0 for none.
+        write_policy: When KV is copied to the host.
+        page_tokens: Tokens of a page.
+        sessions: Engines keep sessions, and pausing or ending a program closes its session.
+        releases: Programs say when they end.
+        tool_factor: Tools take so many times as long.
+        max_tokens: Tokens that requests declare they may generate.
+
+    Raises:
+        ConfigError: a value is unknown or makes no sense.
+    """

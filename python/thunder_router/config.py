@@ -175,6 +175,12 @@ class WorkerSettings(Section):
     """URLs whose host name stands for several workers, one per address."""
     discovery_file: Path | None = None
     """Lists workers; read again when it changes."""
+    kubernetes_selector: str | None = None
+    """Label selector of the EndpointSlices whose endpoints are workers. `None`: no discovery."""
+    kubernetes_namespace: str | None = None
+    """`None`: that of the router's own pod."""
+    kubernetes_port: Annotated[str, Field(coerce_numbers_to_str=True)] | None = None
+    """Number or name of the workers' port. `None`: the only one that the slices have."""
     discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0
 
 

@@ -33,12 +33,19 @@ def run() -> str:
 
 @pytest.fixture(scope="session")
 def images(run: str) -> dict[str, Recipe]:
-    """Two images that share 4 MiB, and have 3 and 2 of their own."""
-    shared = filler("shared", 4 * MIB)
+    """What bystanders and agents run."""
     config = {"Labels": {"thunder.test": run}}
+    return {"base": Recipe(f"thunder-{run}/base:1", (tools(),), config)}
+
+
+@pytest.fixture
+def pair(run: str) -> dict[str, Recipe]:
+    """Two images that share 4 MiB, and have 3 and 2 MiB of their own, new to every engine."""
+    fresh = uuid.uuid4().hex
+    shared = filler(f"shared-{fresh}", 4 * MIB)
     return {
-        "a": Recipe(f"thunder-{run}/a:1", (tools(), shared, filler("a", 3 * MIB)), config),
-        "b": Recipe(f"thunder-{run}/b:1", (tools(), shared, filler("b", 2 * MIB)), config),
+        "a": Recipe(f"thunder-{run}/a:{fresh}", (tools(), shared, filler(f"a-{fresh}", 3 * MIB))),
+        "b": Recipe(f"thunder-{run}/b:{fresh}", (tools(), shared, filler(f"b-{fresh}", 2 * MIB))),
     }
 
 
@@ -51,7 +58,7 @@ def shared_host() -> str:
 def shared_client(
     shared_host: str, run: str, images: dict[str, Recipe]
 ) -> Iterator[docker.DockerClient]:
-    """The machine's own engine, with our two images on it for the session."""
+    """The machine's own engine, with our image on it for the session."""
     try:
         client = docker.DockerClient(base_url=shared_host, timeout=60)
         client.ping()

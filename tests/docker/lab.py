@@ -17,6 +17,30 @@ from thunder_router.environments import DockerEngine, Environments, Store, label
 from thunder_router.environments.service import unix_now_ms
 
 
+class CountingEngine:
+    """An engine that counts its calls in flight, but for the watch's own."""
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self._engine = engine
+        self.in_flight = 0
+        self.most_in_flight = 0
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self._engine, name)
+        if name in ("ping", "everything", "events", "close", "pull", "execute"):
+            return call
+
+        async def counted(*arguments: Any, **named: Any) -> Any:
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            try:
+                return await call(*arguments, **named)
+            finally:
+                self.in_flight -= 1
+
+        return counted
+
+
 class Lab:
     """One test's corner of an engine.
 
@@ -45,7 +69,7 @@ class Lab:
         self.client.volumes.create(f"by-{self.name}", labels=marked)
         self.client.networks.create(f"by-{self.name}", labels=marked)
         self.client.containers.run(
-            self.images["a"].tag,
+            self.images["base"].tag,
             ["sleep", "infinity"],
             name=f"by-{self.name}",
             labels=marked,
@@ -59,8 +83,11 @@ class Lab:
     def __exit__(self, kind: object, *exc: object) -> None:
         left = self.left_over()
         after = self.bystanders()
-        for entry in self.client.containers.list(all=True, filters={"name": self.name}):
-            entry.remove(force=True, v=True)
+        for filters in ({"name": self.name}, {"label": f"{labels.ROUTER}={self.router_id}"}):
+            for entry in self.client.containers.list(
+                all=True, filters=filters, ignore_removed=True
+            ):
+                entry.remove(force=True, v=True)
         for network in self.client.networks.list(filters={"name": self.name}):
             network.remove()
         for volume in self.client.volumes.list(filters={"name": self.name}):
@@ -77,6 +104,13 @@ class Lab:
             "volume": self.client.volumes.get(f"by-{self.name}").attrs["CreatedAt"],
             "network": self.client.networks.list(names=[f"by-{self.name}"])[0].id,
         }
+
+    def bystanders_restarted(self) -> None:
+        """Starts the bystander again after an engine that died took it down; still the same one."""
+        container = self.client.containers.get(f"by-{self.name}")
+        assert container.id == self._before["container"][0]
+        container.start()
+        self._before = self.bystanders()
 
     def left_over(self) -> list[str]:
         """Everything that belongs to this lab's programs or routers, in any state."""
@@ -102,7 +136,7 @@ class Lab:
         marked = {labels.PROGRAM: program} if stamp else {}
         marked |= arguments.pop("labels", {})
         return self.client.containers.run(
-            arguments.pop("image", self.images["a"].tag),
+            arguments.pop("image", self.images["base"].tag),
             arguments.pop("command", ["sleep", "infinity"]),
             name=f"c-{program}-{number}-{self.name}",
             labels=marked,
@@ -121,7 +155,7 @@ class Lab:
             "docker": DockerSettings(
                 host=self.host, ping_interval_s=0.2, ping_timeout_s=0.5, relist_interval_s=1
             ),
-            "images": ImageSettings(allow=(f"{self.images['a'].tag.split('/')[0]}/*",)),
+            "images": ImageSettings(allow=(f"{self.images['base'].tag.split('/')[0]}/*",)),
             "disk": DiskSettings(high=1.0, reserve_bytes=0),
         }
         return EnvironmentSettings(**(defaults | changes))
@@ -135,14 +169,16 @@ class Lab:
     ) -> AsyncIterator[Environments]:
         """A router's environments, up and listed."""
         chosen = settings or self.settings()
-        engine = DockerEngine(
-            chosen.docker.host,
-            call_timeout_s=chosen.docker.call_timeout_s,
-            pull_timeout_s=chosen.docker.pull_timeout_s,
+        self.engine = CountingEngine(
+            DockerEngine(
+                chosen.docker.host,
+                call_timeout_s=chosen.docker.call_timeout_s,
+                pull_timeout_s=chosen.docker.pull_timeout_s,
+            )
         )
         environments = Environments(
             chosen,
-            engine=engine,
+            engine=self.engine,
             store=Store(chosen.journal),
             busy=busy,
             clock=unix_now_ms,

@@ -39,6 +39,7 @@ class PrivateEngine:
 
     def __enter__(self) -> "PrivateEngine":
         self.data.mkdir(parents=True, exist_ok=True)
+        (self.folder / "daemon.json").write_text("{}")
         _run("ip", "netns", "add", self.namespace)
         _run("ip", "-n", self.namespace, "link", "set", "lo", "up")
         return self
@@ -72,6 +73,8 @@ class PrivateEngine:
             *("dockerd", "--containerd", f"{self.folder}/cd/containerd.sock"),
             *("--data-root", str(self.data), "--exec-root", f"{self.folder}/exec"),
             *("-p", f"{self.folder}/docker.pid", "-H", self.host, "-l", "warn"),
+            # Not the machine's own: its data-root would contradict ours.
+            *("--config-file", f"{self.folder}/daemon.json"),
             *arguments,
         )
         _until_answers(self.socket, self._dockerd)
@@ -144,7 +147,8 @@ def _until_answers(path: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"dockerd ended with {process.returncode}; see {path.parent}")
+            log = (path.parent / "nsenter.log").read_text()[-2000:]
+            raise RuntimeError(f"dockerd ended with {process.returncode}: {log}")
         try:
             with socket.socket(socket.AF_UNIX) as client:
                 client.settimeout(1)

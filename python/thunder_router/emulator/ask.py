@@ -106,7 +106,7 @@ def plan(
         output = _count(stated, "output_tokens") or 0
         if output:
             max_tokens = max(max_tokens, output)
-        elif body.get("ignore_eos"):
+        elif _sampling(body).get("ignore_eos"):
             output = max_tokens
         else:
             output = min(max_tokens, draw_length(draw, options.median_output_tokens))
@@ -162,8 +162,7 @@ def _limit(max_tokens: int | None, prompt_tokens: int, context: int) -> int:
 
 
 def _check_sampling(body: Mapping[str, Any]) -> None:
-    parameters = body.get("sampling_params")
-    where = parameters if isinstance(parameters, Mapping) else body
+    where = _sampling(body)
     temperature = where.get("temperature")
     if isinstance(temperature, (int, float)) and not 0 <= temperature < float("inf"):
         raise BadRequestError(
@@ -171,6 +170,12 @@ def _check_sampling(body: Mapping[str, Any]) -> None:
         )
     if (where.get("n") or 1) != 1:
         raise BadRequestError("n must be 1: parallel samples are not emulated.")
+
+
+def _sampling(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Where the route keeps its sampling parameters."""
+    parameters = body.get("sampling_params")
+    return parameters if isinstance(parameters, Mapping) else body
 
 
 def _rank(body: Mapping[str, Any], headers: Mapping[bytes, bytes], dp_size: int) -> int | None:

@@ -171,7 +171,7 @@ class Worker:
         """Its KV goes first from now on, on every rank."""
         self.open_sessions.discard(session)
         for engine in self.engines:
-            engine.close_session(session)
+            engine.close_session(session, self.now_us())
 
     def flush(self) -> bool:
         """Drops every rank's cache, if nothing is in flight on any."""

@@ -96,6 +96,7 @@ def checked(books: Books, event: Checked, now_ms: int) -> None:
     if program is None or program.released or program.generation != event.owner.generation:
         return
     if event.alive:
+        books.tally["checked_alive"] += 1
         lived(books, program.id, now_ms)
         if program.lease_until_ms is not None and program.lease_until_ms <= now_ms:
             # It is at work past its lease: look again after the grace an owner would get.

@@ -3,8 +3,9 @@
     planned → pulling → creating → starting → initializing → probing → ready ⇄ paused, stopped
        └─────────┴──────────┴─────────┴────────────┴────────────┴────────┴──→ releasing ⇄ stuck
 
-From creating onwards a step may fall back to pulling: its image went away, or the router died in
-the midst and begins again with a fresh container. Gone is not a state: the record is forgotten.
+A spec without an init command or a probe skips that state. From creating onwards a step may fall
+back to pulling: its image went away, or the router died in the midst and begins again with a fresh
+container. Gone is not a state: the record is forgotten.
 """
 
 from collections.abc import Mapping
@@ -24,8 +25,8 @@ MOVES: Mapping[State, frozenset[State]] = MappingProxyType(
         State.PLANNED: frozenset({State.PULLING, State.RELEASING}),
         State.PULLING: frozenset({State.CREATING, State.RELEASING}),
         State.CREATING: frozenset({State.STARTING, *_BEFORE_READY}),
-        State.STARTING: frozenset({State.INITIALIZING, *_BEFORE_READY}),
-        State.INITIALIZING: frozenset({State.PROBING, *_BEFORE_READY}),
+        State.STARTING: frozenset({State.INITIALIZING, State.PROBING, State.READY, *_BEFORE_READY}),
+        State.INITIALIZING: frozenset({State.PROBING, State.READY, *_BEFORE_READY}),
         State.PROBING: frozenset({State.READY, *_BEFORE_READY}),
         State.READY: frozenset({State.PAUSED, State.STOPPED, State.RELEASING}),
         State.PAUSED: frozenset({State.READY, State.RELEASING}),

@@ -7,15 +7,15 @@ before the announced end.
 """
 
 import math
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from thunder_router import answers
 from thunder_router.answers import Problem
 from thunder_router.relay.headers import Fields, answer_head, status_line
 from thunder_router.relay.request import Request
+from thunder_router.relay.upstream import Upstream
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "Client"]
 
 _EARLY_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\n"
@@ -30,6 +30,16 @@ _COMMENT: Final = b": keep-alive\n\n"
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n")
 
 
+class Client(Protocol):
+    """The client's connection, as an answer sees it."""
+
+    def write(self, data: bytes) -> None:
+        """Sends."""
+
+    def keeps(self, request: Request) -> bool:
+        """Whether the connection may outlive the answer to this request."""
+
+
 class Answer:
     """The answer to one request.
 
@@ -40,6 +50,7 @@ class Answer:
 
     __slots__ = (
         "_chunked",
+        "_client",
         "_dialect",
         "_head",
         "_last",
@@ -51,15 +62,9 @@ class Answer:
         "status",
     )
 
-    def __init__(
-        self,
-        write: Callable[[bytes], None],
-        request: Request,
-        *,
-        keeps: bool,
-        request_id: bytes | None,
-    ) -> None:
-        self._write = write
+    def __init__(self, client: Client, request: Request, *, request_id: bytes) -> None:
+        self._client = client
+        self._write = client.write
         self._request = request
         self._request_id = request_id
         self._dialect = None if request.route is None else request.route.dialect
@@ -67,28 +72,25 @@ class Answer:
         self._sse = False
         self._head = b""
         self._last = b""
-        self.keeps = keeps
+        self.keeps = False
         self.status = 0
 
-    def begin(
-        self, status: int, reason: bytes, names: list[bytes], headers: Fields, *, sse: bool
-    ) -> None:
+    def begin(self, worker: Upstream, *, sse: bool) -> None:
         """Takes the worker's head; it is sent with what comes first of the body."""
-        request = self._request
+        request, status = self._request, worker.status
         bodiless = status in (204, 304) or request.method == b"HEAD"
-        measured = any(lower == b"content-length" for lower, _ in headers)
+        measured = any(lower == b"content-length" for lower, _ in worker.headers)
         # What is read on the way may be cut, so the length of a stream is not the worker's to say.
         open_ended = not bodiless and (sse or not measured)
+        self.keeps = self._client.keeps(request) and not (open_ended and request.http10)
         self._chunked = open_ended and not request.http10
-        if open_ended and request.http10:
-            self.keeps = False
         self._sse = sse
         self.status = status
         self._head = answer_head(
             status,
-            reason,
-            names,
-            headers,
+            worker.reason,
+            worker.names,
+            worker.headers,
             measured=not open_ended,
             chunked=self._chunked,
             closes=not self.keeps,
@@ -123,11 +125,13 @@ class Answer:
     def whole(self, status: int, body: bytes, retry_after_s: float | None = None) -> None:
         """Sends a whole JSON answer."""
         self.status = status
+        # What is left of a request that was not read whole cannot be told from the next one.
+        self.keeps = self._request.complete and self._client.keeps(self._request)
         parts = [
             status_line(status),
             b"content-type: application/json\r\ncontent-length: %d\r\n" % len(body),
         ]
-        if self._request_id is not None:
+        if self._request_id:
             parts.append(b"x-request-id: %b\r\n" % self._request_id)
         if retry_after_s is not None:
             parts.append(b"retry-after: %d\r\n" % max(1, math.ceil(retry_after_s)))
@@ -143,6 +147,7 @@ class Answer:
         if not self.status:
             self.status = 200
             self._sse = self._chunked = True
+            self.keeps = self._client.keeps(self._request)
             self._head = _EARLY_HEAD + (b"\r\n" if self.keeps else b"connection: close\r\n\r\n")
         self.more(_PING if self._dialect == "messages" else _COMMENT)
 

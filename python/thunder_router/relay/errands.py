@@ -7,6 +7,7 @@ import logging
 from thunder_router.errors import ConnectError, UpstreamError
 from thunder_router.relay.headers import request_head
 from thunder_router.relay.pool import Lane, Pool
+from thunder_router.relay.request import Request
 
 __all__ = ["abort_request"]
 
@@ -35,16 +36,12 @@ class _Reply:
 async def abort_request(lane: Lane, pool: Pool, rid: str, *, timeout_s: float = 5.0) -> None:
     """Tells SGLang to end a request by its name. Failing is no news: the worker is gone then."""
     body = json.dumps({"rid": rid}).encode()
+    request = Request()
+    request.method, request.target = b"POST", b"/abort_request"
+    request.names.append(b"Content-Type")
+    request.headers.append((b"content-type", b"application/json"))
     head = request_head(
-        b"POST",
-        b"/abort_request",
-        [b"Content-Type"],
-        [(b"content-type", b"application/json")],
-        endpoint=lane.endpoint,
-        rank=0,
-        length=len(body),
-        own_credentials=True,
-        request_id=None,
+        request, lane.endpoint, rank=0, length=len(body), own_credentials=True, request_id=None
     )
     reply = _Reply()
     connection = None

@@ -15,7 +15,7 @@ import logging
 import math
 from typing import TYPE_CHECKING, Final, Protocol
 
-from thunder_router._core import RequestFacts, ResponseScanner, scan_request
+from thunder_router._core import scan_request
 from thunder_router.answers import Problem, explain
 from thunder_router.errors import (
     ConnectError,
@@ -25,15 +25,18 @@ from thunder_router.errors import (
     UpstreamError,
     WorkerTimeoutError,
 )
-from thunder_router.relay import errands
-from thunder_router.relay.answer import Answer
-from thunder_router.relay.contract import Arrival, Ended, Endpoint, Fault, Outcome, Place, Ticket
-from thunder_router.relay.headers import request_head
+from thunder_router.relay import answer, errands
+from thunder_router.relay.books import settle
+from thunder_router.relay.comments import Comments
+from thunder_router.relay.contract import Arrival, Ended, Fault, Outcome, Place, Ticket
+from thunder_router.relay.message import Message, compose
+from thunder_router.relay.opening import Opening
 from thunder_router.relay.pool import Lane
 from thunder_router.relay.request import Request
 from thunder_router.relay.upstream import Upstream
 
 if TYPE_CHECKING:
+    from thunder_router._core import RequestFacts, ResponseScanner
     from thunder_router.relay.relay import Relay
 
 __all__ = ["Client", "Exchange"]
@@ -43,24 +46,19 @@ _log = logging.getLogger(__name__)
 _RETRIES: Final = 1
 _PROGRESS_CHUNKS: Final = 32
 """Chunks of a stream between two reports of progress."""
-_PEEK_BYTES: Final = 64 * 1024
-"""Bytes of a stream held back at most while its first event is not complete."""
-_USAGE_ON_REQUEST: Final = frozenset({"chat", "completions"})
-"""APIs that stream usage only to those who ask (`stream_options.include_usage`)."""
 _FAULTY_STATUS: Final = frozenset({500, 502, 504})
 
 
-class Client(Protocol):
-    """The client's connection, as an exchange sees it."""
+class Client(answer.Client, Protocol):
+    """The client's connection, as an exchange sees it.
+
+    Attributes:
+        peer: Its address.
+        paused: It does not keep up with what it is sent.
+    """
 
     peer: str
     paused: bool
-
-    def write(self, data: bytes) -> None:
-        """Sends."""
-
-    def keeps(self, request: Request) -> bool:
-        """Whether the connection may outlive the answer to this request."""
 
     def answered(self, *, keeps: bool) -> None:
         """The answer is complete: the next request may have its turn, or the connection ends."""
@@ -70,7 +68,30 @@ class Client(Protocol):
 
 
 class Exchange:
-    """One request and its answer."""
+    """One request and its answer.
+
+    Attributes:
+        deadline: When the worker has been silent for too long, in the loop's seconds.
+    """
+
+    deadline = math.inf
+    _facts: "RequestFacts | None" = None
+    _ticket: Ticket | None = None
+    _place: Place | None = None
+    _lane: Lane | None = None
+    _message: Message | None = None
+    _connection: Upstream | None = None
+    _opening: Opening | None = None  # until the worker's answer is passed on
+    _scanner: "ResponseScanner | None" = None
+    _task: asyncio.Task[None] | None = None
+    _comments: Comments | None = None
+    _begun = False  # the worker's answer is being passed on
+    _over = False
+    _attempts = 0
+    _retries = 0
+    _chunks = 0
+    _placed_at: float | None = None
+    _first_byte_at: float | None = None
 
     def __init__(self, relay: "Relay", client: Client, request: Request) -> None:
         assert request.route is not None, "only requests on the relay's routes become exchanges"
@@ -79,38 +100,10 @@ class Exchange:
         self._request = request
         self._dialect = request.route.dialect
         self._body = request.take_body()
-        self._request_id = request.fields.get(b"x-request-id")
-        if self._request_id is None:
-            self._own_id: bytes | None = relay.next_id().encode()
-        else:
-            self._own_id = None
-        self._answer = Answer(
-            client.write,
-            request,
-            keeps=client.keeps(request),
-            request_id=self._request_id or self._own_id,
-        )
-        self._facts: RequestFacts | None = None
-        self._ticket: Ticket | None = None
-        self._place: Place | None = None
-        self._endpoint: Endpoint | None = None
-        self._rid: str | None = None
-        self._connection: Upstream | None = None
-        self._message = b"", b""
-        self._scanner: ResponseScanner | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._ticker: asyncio.TimerHandle | None = None
-        self._peeked: list[bytes] = []
-        self._begun = False  # the worker's answer is being passed on
-        self._over = False
-        self._retries = 0
-        self._attempts = 0
-        self._chunks = 0
         self._since = relay.loop.time()
-        self._placed_at: float | None = None
-        self._first_byte_at: float | None = None
-        self.deadline = math.inf
-        """When the worker has been silent for too long, in the loop's seconds."""
+        self._id = relay.next_id()
+        request_id = request.fields.get(b"x-request-id") or self._id.encode()
+        self._answer = answer.Answer(client, request, request_id=request_id)
 
     # --- before the worker ---
 
@@ -122,106 +115,84 @@ class Exchange:
             self._refuse(error)
 
     def _admit(self) -> None:
-        request, dialect = self._request, self._dialect
+        relay, request, dialect, body = self._relay, self._request, self._dialect, self._body
         facts = None
         if dialect is not None:
-            facts = self._facts = scan_request(self._body, dialect)
+            facts = self._facts = scan_request(body, dialect)
         arrival = Arrival(
-            dialect, facts, request.headers, request.target, len(self._body), self._client.peer
+            dialect, facts, request.headers, request.target, len(body), self._client.peer
         )
         if facts is not None and facts.final_only:
-            self._say_farewell(arrival)
+            program, known = relay.admission.farewell(arrival)
+            self._answer.whole(200, relay.farewell_body(program, known))
+            self._end("finished")
             return
-        self._ticket = self._relay.admission.arrive(arrival)
+        self._ticket = relay.admission.arrive(arrival)
         self._go()
-
-    def _say_farewell(self, arrival: Arrival) -> None:
-        program, known = self._relay.admission.farewell(arrival)
-        self._answer.whole(200, self._relay.farewell_body(program, known))
-        self._end("finished")
 
     def _go(self) -> None:
         """Sends if there are a place and an idle connection, else waits for what is missing."""
         assert self._ticket is not None
-        place = self._ticket.place
+        place, lane = self._ticket.place, None
         if place is not None:
-            lane = self._take_place(place)
+            lane = self._aim(place)
             connection = lane.take()
             if connection is not None:
                 self._send(connection)
                 return
-        elif self._relay.settings.keepalive_comment_s is not None and self._may_comment():
-            self._tick()
-        self._task = self._relay.loop.create_task(self._travel(place))
+        else:
+            self._comment_while_held()
+        self._task = self._relay.loop.create_task(self._travel(lane))
 
-    async def _travel(self, place: Place | None, *, fresh: bool = False) -> None:
-        """Waits for a place where there is none yet, and for a connection."""
+    async def _travel(self, lane: Lane | None) -> None:
+        """Waits for a place where there is none yet, and for a new connection."""
         try:
-            if place is None:
-                assert self._ticket is not None
-                try:
-                    place = await self._ticket.placed()
-                except ThunderError:
-                    self._ticket = None  # its wait was its end
-                    raise
-            lane = self._take_place(place)
-            connection = None if fresh else lane.take()
-            if connection is None:
-                connection = await self._relay.pool.connect(lane)
-            self._send(connection)
+            connection = None
+            if lane is None:
+                lane = self._aim(await self._wait_for_place())
+                connection = lane.take()
+            self._send(connection or await self._relay.pool.connect(lane))
         except ConnectError as error:
-            self._relay.workers.faulted(self._worker_id(), "connect")
+            self._relay.workers.faulted(self._worker, "connect")
             self._retry(error)
         except Exception as error:
             self._refuse(error)
 
-    def _take_place(self, place: Place) -> Lane:
-        """Gets everything ready that the worker is to be sent."""
-        self._place = place
-        self._placed_at = self._relay.loop.time()
-        endpoint = self._endpoint = self._relay.workers.endpoint(place.worker)
-        self._message = self._address(place, endpoint)
-        return self._relay.pool.lane(place.worker, endpoint)
+    async def _wait_for_place(self) -> Place:
+        assert self._ticket is not None
+        try:
+            return await self._ticket.placed()
+        except ThunderError:
+            self._ticket = None  # its wait was its end
+            raise
 
-    def _address(self, place: Place, endpoint: Endpoint) -> tuple[bytes, bytes]:
-        """Head and body for this worker."""
-        request, facts, body = self._request, self._facts, self._body
-        if facts is not None:
-            rid = None
-            if endpoint.aborts_by_rid and not facts.stream:
-                self._rid = facts.rid
-                if self._rid is None and facts.n == 1:
-                    self._rid = rid = self._relay.next_id()
-            body = facts.forward(
-                body,
-                include_usage=self._dialect in _USAGE_ON_REQUEST,
-                drop=endpoint.drops,
-                session_id=place.session_id,
-                rid=rid,
-                priority=place.priority,
-                dp_rank=place.rank if endpoint.ranks > 1 else None,
-            )
-        head = request_head(
-            request.method,
-            request.target,
-            request.names,
-            request.headers,
-            endpoint=endpoint,
-            rank=place.rank,
-            length=len(body) if body or request.method == b"POST" else None,
-            own_credentials=self._relay.key is not None,
-            request_id=self._own_id,
+    def _aim(self, place: Place) -> Lane:
+        """Gets everything ready that the worker at this place is to be sent."""
+        relay = self._relay
+        self._place = place
+        self._placed_at = relay.loop.time()
+        endpoint = relay.workers.endpoint(place.worker)
+        self._message = compose(
+            self._request,
+            self._body,
+            self._dialect,
+            self._facts,
+            place,
+            endpoint,
+            spare_id=self._id,
+            own_credentials=relay.key is not None,
         )
-        return head, body
+        self._lane = lane = relay.pool.lane(place.worker, endpoint)
+        return lane
 
     def _send(self, connection: Upstream) -> None:
-        head, body = self._message
+        message = self._message
+        assert message is not None
         self._connection = connection
         self._attempts += 1
-        self._scanner = None
-        self._peeked.clear()
         self._arm(self._relay.settings.first_byte_timeout_s)
-        connection.send(self, head, body, bodiless=self._request.method == b"HEAD")
+        bodiless = self._request.method == b"HEAD"
+        connection.send(self, message.head, message.body, bodiless=bodiless)
         if self._client.paused:
             connection.pause()
 
@@ -235,115 +206,68 @@ class Exchange:
             else:
                 self._look_at(chunk, complete)
         except Exception as error:
-            self._broke(error)
+            self._stop_worker()
+            self._refuse(error)
 
     def _pass_on(self, chunk: bytes, complete: bool) -> None:
         scanner = self._scanner
         if scanner is not None:
-            if chunk:
-                chunk = scanner.feed(chunk)
-            if complete:
-                chunk += scanner.finish()
+            chunk = scanner.feed(chunk)
             self._chunks += 1
             if self._chunks % _PROGRESS_CHUNKS == 0 and self._ticket is not None:
                 self._ticket.progress(scanner.decoded_events)
         if complete:
-            self._complete(chunk)
+            self._complete(chunk if scanner is None else chunk + scanner.finish())
             return
         if chunk:
             self._answer.more(chunk)
-        if self.deadline != math.inf:
+        if self._relay.settings.stream_idle_timeout_s is not None:
             self._arm(self._relay.settings.stream_idle_timeout_s)
 
     def _look_at(self, chunk: bytes, complete: bool) -> None:
-        """Holds the head until something of the body, and of a stream one event, is there."""
-        connection = self._connection
+        """Decides what the beginning of an answer is worth, as soon as that is clear."""
+        connection, opening, reply = self._connection, self._opening, self._answer
         assert connection is not None
-        if self._first_byte_at is None:
+        if opening is None:
             self._first_byte_at = self._relay.loop.time()
-        status, headers = connection.status, dict(connection.headers)
-        sse = headers.get(b"content-type", b"").startswith(b"text/event-stream")
-        facts, scanner = self._facts, self._scanner
-        if facts is not None and scanner is None and b"content-encoding" not in headers:
-            # A compressed answer is passed on unread; its usage is then not known.
-            strip = sse and not facts.include_usage and self._dialect in _USAGE_ON_REQUEST
-            assert self._dialect is not None
-            scanner = ResponseScanner(self._dialect, stream=sse, strip_usage=strip)
-            self._scanner = scanner
-        if scanner is not None:
-            chunk = scanner.feed(chunk) if chunk else chunk
-            if complete:
-                chunk += scanner.finish()
-        self._peeked.append(chunk)
-        if not complete and not self._seen_enough(scanner, sse):
+            self._opening = opening = Opening(connection, self._dialect, self._facts)
+            self._scanner = opening.scanner
+        held = opening.feed(chunk, complete)
+        if not opening.clear:
             self._arm(self._relay.settings.stream_idle_timeout_s)
             return
-        if status == 503 and self._retries < _RETRIES:
+        if self._retries < _RETRIES and opening.busy:
             self._retry(None)
             return
-        if scanner is not None and sse and scanner.first_event_error is not None:
-            self._refuse_first_event(scanner)
+        # Once an early head is out, only a stream can follow it.
+        problem = opening.refusal or (opening.no_stream if reply.status else None)
+        if problem is not None:
+            self._release_connection()
+            self._refuse_with(problem)
             return
-        if self._answer.status:  # an early 200 is out: only events fit now
-            if not sse or status >= 300:
-                self._refuse_late(scanner, status)
-                return
-        else:
-            self._answer.begin(
-                status, connection.reason, connection.names, connection.headers, sse=sse
-            )
-        self._begin(complete)
-
-    def _seen_enough(self, scanner: ResponseScanner | None, sse: bool) -> bool:
-        size = sum(map(len, self._peeked))
-        if self._answer.status and not sse:
-            return size > _PEEK_BYTES
-        if scanner is None or not sse:
-            return size > 0
-        return scanner.events > 0 or size > _PEEK_BYTES
-
-    def _begin(self, complete: bool) -> None:
-        """From here on the answer is passed on as it comes."""
+        if self._comments is not None:
+            self._comments.stop()
+        if not reply.status:
+            reply.begin(connection, sse=opening.sse)
         self._begun = True
-        self._body = b""  # nothing is tried again now
-        self._message = b"", b""
-        self._stop_ticking()
-        chunk = b"".join(self._peeked)
-        self._peeked.clear()
+        self._opening = self._message = None  # nothing is tried again now
+        self._body = b""
         if complete:
-            self._complete(chunk)
+            self._complete(held)
         else:
-            self._answer.more(chunk)
+            reply.more(held)
             self._arm(self._relay.settings.stream_idle_timeout_s)
 
-    def _refuse_first_event(self, scanner: ResponseScanner) -> None:
-        """A stream that began with 200 and an error gets the status that it should have had."""
-        status = scanner.first_event_error_code
-        if status is None or not 400 <= status < 600:
-            status = 500
-        if status == 503 and self._retries < _RETRIES:
-            self._retry(None)
-            return
-        message = scanner.first_event_error or "The worker refused the request."
-        self._release_connection()
-        self._refuse_with(Problem(status, message, "worker_refused"))
-
-    def _refuse_late(self, scanner: ResponseScanner | None, status: int) -> None:
-        message = scanner.error if scanner is not None else None
-        self._release_connection()
-        problem = Problem(status, message or "The worker refused the request.", "worker_refused")
-        self._refuse_with(problem)
-
-    def _complete(self, chunk: bytes) -> None:
+    def _complete(self, rest: bytes) -> None:
         connection, scanner = self._connection, self._scanner
         assert connection is not None
         self._connection = None
-        self._answer.more(chunk, complete=True, trailers=connection.trailers)
+        self._answer.more(rest, complete=True, trailers=connection.trailers)
         status = connection.status
         if status in _FAULTY_STATUS:
-            self._relay.workers.faulted(self._worker_id(), "status")
+            self._relay.workers.faulted(self._worker, "status")
         else:
-            self._relay.workers.answered(self._worker_id())
+            self._relay.workers.answered(self._worker)
         failed = status >= 400 or (scanner is not None and scanner.error is not None)
         self._end("failed" if failed else "finished")
 
@@ -351,19 +275,17 @@ class Exchange:
 
     def lost(self, error: UpstreamError, *, stale: bool) -> None:
         """The worker's connection broke before the answer was complete."""
-        try:
-            self._connection = None
-            if stale:
-                self._task = self._relay.loop.create_task(self._travel(self._place, fresh=True))
-                return
-            self._relay.workers.faulted(self._worker_id(), _fault(error))
-            self._refuse(error)
-        except Exception as bug:
-            self._broke(bug)
+        self._connection = None
+        if stale:
+            self._task = self._relay.loop.create_task(self._travel(self._lane))
+            return
+        self._relay.workers.faulted(self._worker, _fault(error))
+        self._refuse(error)
 
     def _retry(self, error: ThunderError | None) -> None:
         """Its worker never began it: back to the queue, unless it was there often enough."""
         self._release_connection()
+        self._opening = self._scanner = None
         self.deadline = math.inf
         if self._retries >= _RETRIES:
             self._refuse(error or NoWorkerError("No worker could take the request."))
@@ -402,22 +324,17 @@ class Exchange:
         self._refuse_with(problem)
 
     def _refuse_with(self, problem: Problem) -> None:
+        """Tells the client, as far as it can still be told."""
         if self._over:
             return
-        self._stop_ticking()
-        rejected = problem.status == 429
+        outcome: Outcome = "rejected" if problem.status == 429 else "failed"
         if not self._answer.status:
             self._answer.refuse(problem)
         elif not self._answer.break_off(problem):
-            self._end("failed", tell=False)
+            self._end(outcome, tell=False)
             self._client.cut()
             return
-        self._end("rejected" if rejected else "failed")
-
-    def _broke(self, error: Exception) -> None:
-        """Our own code failed while the worker was speaking."""
-        self._stop_worker()
-        self._refuse(error)
+        self._end(outcome)
 
     # --- ends ---
 
@@ -427,14 +344,15 @@ class Exchange:
             return
         self._over = True
         self.deadline = math.inf
-        self._stop_ticking()
+        if self._comments is not None:
+            self._comments.stop()
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task(self._relay.loop):
             task.cancel()
         ticket, self._ticket = self._ticket, None
         try:
             if ticket is not None:
-                self._end_ticket(ticket, outcome)
+                settle(ticket, outcome, self._scanner)
             if self._relay.observer is not None:
                 self._relay.observer.ended(self._summary(outcome))
         except Exception:
@@ -442,31 +360,9 @@ class Exchange:
         if tell:
             self._client.answered(keeps=self._answer.keeps)
 
-    def _end_ticket(self, ticket: Ticket, outcome: Outcome) -> None:
-        if outcome == "cancelled":
-            ticket.cancelled()
-        elif outcome != "finished":
-            ticket.failed()
-        elif (scanner := self._scanner) is None:
-            ticket.finished(
-                prompt_tokens=None,
-                completion_tokens=None,
-                cached_tokens=None,
-                cached_host_tokens=None,
-                tools=(),
-            )
-        else:
-            ticket.finished(
-                prompt_tokens=scanner.prompt_tokens,
-                completion_tokens=scanner.completion_tokens,
-                cached_tokens=scanner.cached_tokens,
-                cached_host_tokens=scanner.cached_host_tokens,
-                tools=scanner.tools,
-            )
-
     def _summary(self, outcome: Outcome) -> Ended:
-        now, since, scanner = self._relay.loop.time(), self._since, self._scanner
-        first = self._first_byte_at
+        now, since, first = self._relay.loop.time(), self._since, self._first_byte_at
+        scanner = self._scanner
         return Ended(
             dialect=self._dialect,
             outcome=outcome,
@@ -486,52 +382,37 @@ class Exchange:
 
         SGLang looks for a closed connection every 4 s only, unless it streams.
         """
-        in_flight = self._connection is not None
+        message, lane = self._message, self._lane
+        if self._connection is not None and message is not None and message.rid is not None:
+            assert lane is not None
+            self._relay.run(errands.abort_request(lane, self._relay.pool, message.rid))
         self._release_connection()
-        if in_flight and self._rid is not None and self._endpoint is not None:
-            self._relay.run(
-                errands.abort_request(
-                    self._relay.pool.lane(self._worker_id(), self._endpoint),
-                    self._relay.pool,
-                    self._rid,
-                )
-            )
 
     def _release_connection(self) -> None:
+        """Drops the connection, unless its answer is complete and it rests already."""
         connection, self._connection = self._connection, None
         if connection is not None and connection.serves(self):
             connection.drop()
 
-    def _worker_id(self) -> int:
+    @property
+    def _worker(self) -> int:
         assert self._place is not None
         return self._place.worker
 
     def _arm(self, seconds: float | None) -> None:
         self.deadline = math.inf if seconds is None else self._relay.loop.time() + seconds
 
-    # --- comments for held streams ---
-
-    def _may_comment(self) -> bool:
-        facts = self._facts
-        return facts is not None and facts.stream and not self._request.http10
-
-    def _tick(self) -> None:
-        """The next comment, some time from now."""
-        if self._ticker is None:
-            seconds = self._relay.settings.keepalive_comment_s
-            assert seconds is not None
-            self._ticker = self._relay.loop.call_later(seconds, self._comment)
+    def _comment_while_held(self) -> None:
+        """Keeps a held stream alive, from now until its worker says something."""
+        period_s, facts = self._relay.settings.keepalive_comment_s, self._facts
+        if period_s is None or facts is None or not facts.stream or self._request.http10:
+            return
+        if self._comments is None:
+            self._comments = Comments(self._relay.loop, period_s, self._comment)
 
     def _comment(self) -> None:
-        self._ticker = None
         if not self._client.paused:
             self._answer.keep_alive()
-        self._tick()
-
-    def _stop_ticking(self) -> None:
-        if self._ticker is not None:
-            self._ticker.cancel()
-            self._ticker = None
 
 
 def _fault(error: UpstreamError) -> Fault:

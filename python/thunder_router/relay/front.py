@@ -88,9 +88,7 @@ class Front(asyncio.Protocol):
         self._make_application = application
         self._application: Application | None = None
         self._loop = asyncio.get_running_loop()
-        self._parser: Any = httptools.HttpRequestParser(self)
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._feed = self._parser.feed_data
+        self._start_parser()
         self._max_body = relay.settings.max_body_bytes
         self._read_timeout_s = relay.settings.request_read_timeout_s
         self._incoming: Request | None = None  # being read
@@ -103,6 +101,12 @@ class Front(asyncio.Protocol):
         self._deaf = False  # nothing that still comes is wanted
         self._last = False  # no request after the one being served
         self._served = 0
+
+    def _start_parser(self) -> None:
+        self._parser: Any = httptools.HttpRequestParser(self)
+        # What a client sends after its last request is not worth an error.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._feed = self._parser.feed_data
 
     # --- asyncio.Protocol ---
 
@@ -124,10 +128,7 @@ class Front(asyncio.Protocol):
         try:
             self._feed(data)
         except httptools.HttpParserUpgrade as upgrade:
-            # Nobody here upgrades: the request stands, and what follows is the next one.
-            rest = data[upgrade.args[0] :]
-            if rest:
-                self.data_received(rest)
+            self._decline_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserCallbackError as error:
             _log.error("front=failed", exc_info=error)
             self.cut()
@@ -135,6 +136,22 @@ class Front(asyncio.Protocol):
             self._give_up(_MALFORMED)
         if self._fruitless > _HEAD_LIMIT and not self._deaf:
             self._give_up(_HEAD_TOO_LARGE)
+
+    def _decline_upgrade(self, rest: bytes) -> None:
+        """Reads the request again as if it had not offered another protocol: nobody here has one.
+
+        The parser takes the body for the other protocol, so it cannot be asked to read on.
+        """
+        request = self._incoming
+        assert request is not None
+        self._start_parser()
+        lines = [
+            b"%b: %b\r\n" % (name, value)
+            for name, (lower, value) in zip(request.names, request.headers, strict=True)
+            if lower != b"upgrade"
+        ]
+        start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
+        self.data_received(b"".join((start, *lines, b"\r\n", rest)))
 
     def eof_received(self) -> None:
         """The client sends no more, and so is taken to have left."""
@@ -206,6 +223,8 @@ class Front(asyncio.Protocol):
         request.target = origin_form(request.target)
         request.fields = dict(request.headers)
         request.http10 = parser.get_http_version() != "1.1"
+        if parser.should_upgrade():
+            return
         request.keep_alive = not request.http10 and parser.should_keep_alive()
         if len(request.headers) > _HEADERS_LIMIT:
             request.problem = _HEAD_TOO_LARGE
@@ -240,7 +259,7 @@ class Front(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """A request is read whole."""
         request = self._incoming
-        if self._deaf or request is None:
+        if self._deaf or request is None or self._parser.should_upgrade():
             return
         self._fruitless = 0
         request.complete = True
@@ -283,7 +302,7 @@ class Front(asyncio.Protocol):
         """Its turn has come, and it is read whole."""
         self.deadline = math.inf
         if request.problem is not None:
-            self._refuse(request, request.problem, keeps=self.keeps(request))
+            self._refuse(request, request.problem)
         elif request.route is not None:
             self._exchange = Exchange(self.relay, self, request)
             self._exchange.start()
@@ -314,7 +333,8 @@ class Front(asyncio.Protocol):
         """Whether the connection may outlive the answer to this request."""
         limit = self.relay.settings.requests_per_connection
         spent = limit is not None and self._served + 1 >= limit
-        return request.keep_alive and not (spent or self._last or self.relay.draining)
+        last = self._last or self.relay.draining or (self._deaf and not self._waiting)
+        return request.keep_alive and not (spent or last)
 
     def answered(self, *, keeps: bool) -> None:
         """The answer is complete: the next request's turn, or the end."""
@@ -357,17 +377,15 @@ class Front(asyncio.Protocol):
             if request.route is None and request is self._serving and self._application:
                 self.transport.close()  # the application may have begun to answer
             else:
-                self._refuse(request, problem, keeps=False)
+                self._refuse(request, problem)
         elif request not in self._waiting:
             request.complete = True
             self._waiting.append(request)
 
-    def _refuse(self, request: Request, problem: Problem, *, keeps: bool) -> None:
-        answer = Answer(
-            self.write, request, keeps=keeps, request_id=request.fields.get(b"x-request-id")
-        )
+    def _refuse(self, request: Request, problem: Problem) -> None:
+        answer = Answer(self, request, request_id=request.fields.get(b"x-request-id", b""))
         answer.refuse(problem)
-        if keeps:
+        if answer.keeps:
             self.answered(keeps=True)
         else:
             self._linger()

@@ -4,11 +4,12 @@ End-to-end headers go through with their case, order and repeats. What concerns 
 only (RFC 9110, 7.6.1) stops here, in both directions: it is ours to say towards each side.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Final
 
 from thunder_router.relay.contract import Endpoint
+from thunder_router.relay.request import Request
 
 __all__ = ["Fields", "answer_head", "request_head", "status_line"]
 
@@ -44,33 +45,27 @@ _STATUS_LINES: Final = {
 
 
 def request_head(
-    method: bytes,
-    target: bytes,
-    names: Sequence[bytes],
-    fields: Fields,
-    *,
+    request: Request,
     endpoint: Endpoint,
+    *,
     rank: int,
-    length: int | None,
+    length: int,
     own_credentials: bool,
     request_id: bytes | None,
 ) -> bytes:
     """The head for a worker.
 
     Args:
-        method: As received.
-        target: Path and query.
-        names: Header names with their case, parallel to `fields`.
-        fields: The client's headers.
+        request: The client's.
         endpoint: Who is spoken to.
         rank: The DP rank the request is for.
-        length: Bytes of the body; None where there is none to speak of, as with GET.
+        length: Bytes of the body.
         own_credentials: The client's credentials were for the router, not for the worker.
         request_id: Sent as `X-Request-Id`; None where the client sent its own.
     """
-    drop = _without_listed(_REQUEST_ONLY_HERE, fields)
-    parts = [method, b" ", endpoint.prefix, target, b" HTTP/1.1\r\nHost: ", endpoint.host_header]
-    parts.append(b"\r\n")
+    drop = _without_listed(_REQUEST_ONLY_HERE, request.fields, request.headers)
+    parts = [request.method, b" ", endpoint.prefix, request.target]
+    parts += (b" HTTP/1.1\r\nHost: ", endpoint.host_header, b"\r\n")
     if endpoint.authorization is not None:
         drop = drop | _CREDENTIALS
         parts += (b"Authorization: ", endpoint.authorization, b"\r\n")
@@ -79,12 +74,14 @@ def request_head(
     if endpoint.ranks > 1:
         drop = drop | {b"x-data-parallel-rank"}
         parts.append(b"X-Data-Parallel-Rank: %d\r\n" % rank)
-    for (lower, value), name in zip(fields, names, strict=True):
+    for (lower, value), name in zip(request.headers, request.names, strict=True):
         if lower not in drop:
             parts += (name, b": ", value, b"\r\n")
     if request_id is not None:
         parts += (b"X-Request-Id: ", request_id, b"\r\n")
-    parts.append(b"\r\n" if length is None else b"Content-Length: %d\r\n\r\n" % length)
+    if length or request.method == b"POST":
+        parts.append(b"Content-Length: %d\r\n" % length)
+    parts.append(b"\r\n")
     return b"".join(parts)
 
 
@@ -97,7 +94,7 @@ def answer_head(
     measured: bool,
     chunked: bool,
     closes: bool,
-    request_id: bytes | None,
+    request_id: bytes,
 ) -> bytes:
     """The head for a client: the worker's, with our framing.
 
@@ -109,16 +106,15 @@ def answer_head(
         measured: The worker's `Content-Length`, if any, holds.
         chunked: The body is sent in chunks.
         closes: The connection ends with this answer.
-        request_id: Told where the worker did not tell it itself; None: nobody gave one.
+        request_id: Told where the worker did not tell it itself.
     """
-    drop = _without_listed(_HOP if measured else _UNFRAMED, fields)
+    known = dict(fields)
+    drop = _without_listed(_HOP if measured else _UNFRAMED, known, fields)
     parts = [b"HTTP/1.1 %d " % status, reason, b"\r\n"]
     for (lower, value), name in zip(fields, names, strict=True):
         if lower not in drop:
             parts += (name, b": ", value, b"\r\n")
-        if lower == b"x-request-id":
-            request_id = None
-    if request_id is not None:
+    if b"x-request-id" not in known:
         parts += (b"x-request-id: ", request_id, b"\r\n")
     if chunked:
         parts.append(b"Transfer-Encoding: chunked\r\n")
@@ -131,9 +127,13 @@ def status_line(status: int) -> bytes:
     return _STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
-def _without_listed(drop: frozenset[bytes], fields: Fields) -> frozenset[bytes]:
+def _without_listed(
+    drop: frozenset[bytes], known: Mapping[bytes, bytes], fields: Fields
+) -> frozenset[bytes]:
     """`drop`, and what `Connection` lists on top of it."""
+    if known.get(b"connection", b"close") in _PLAIN_CONNECTION and len(known) == len(fields):
+        return drop  # as nearly always
     for lower, value in fields:
-        if lower == b"connection" and value not in _PLAIN_CONNECTION:
+        if lower == b"connection":
             drop = drop | {token.strip().lower() for token in value.split(b",")}
     return drop

@@ -51,6 +51,7 @@ class RelayServer(Server):
         self._relay = relay
         self._grace_s = grace_s
         self._on_draining = on_draining
+        self._accepting = asyncio.Event()
         super().__init__(
             Config(
                 app,
@@ -73,6 +74,17 @@ class RelayServer(Server):
         """Serves until told to stop by a signal or `should_exit`."""
         async with self._relay:
             await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts the application, then listens."""
+        await super().startup(sockets)
+        self._accepting.set()
+
+    async def listening(self) -> int:
+        """The TCP port, once connections are accepted there."""
+        await self._accepting.wait()
+        port: int = self.servers[0].sockets[0].getsockname()[1]
+        return port
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets answers under way be completed within the grace time, then ends everything."""

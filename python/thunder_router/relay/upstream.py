@@ -159,7 +159,7 @@ class Upstream(asyncio.Protocol):
         broken = False
         try:
             self._feed(data)
-        except httptools.HttpParserError:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             # A bad byte after the end of an answer does not spoil the answer.
             broken = not self._complete
             self._surplus = True

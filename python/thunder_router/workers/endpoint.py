@@ -2,12 +2,13 @@
 
 import ssl
 from dataclasses import dataclass, field
+from typing import Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from thunder_router.errors import ConfigError
-from thunder_router.workers.report import Capabilities, WorkerReport
+from thunder_router.workers.report import Capabilities, Engine, WorkerReport
 
 __all__ = ["Endpoint", "endpoint_of", "normal_url"]
 
@@ -23,6 +24,7 @@ class Endpoint:
         host_header: Value of the Host header.
         authorization: Value of the Authorization header, or `None` to pass the client's on.
         ranks: DP ranks; with more than one, a request names its rank in `X-Data-Parallel-Rank`.
+        drops: Body fields that it may refuse a request for.
         aborts_by_rid: It takes our request id in `rid`, and `/abort_request` ends it by that.
         knows_session: A `session_id` in the body tags KV with its program.
         knows_priority: It schedules or evicts by `priority`.
@@ -35,9 +37,14 @@ class Endpoint:
     host_header: bytes
     authorization: bytes | None = field(repr=False)
     ranks: int = 1
+    drops: tuple[Literal["session_id", "rid", "priority"], ...] = ()
     aborts_by_rid: bool = False
     knows_session: bool = False
     knows_priority: bool = False
+
+
+_STRANGERS: tuple[Literal["session_id", "rid", "priority"], ...] = ("session_id", "rid", "priority")
+"""SGLang and vLLM pass over fields that they do not know (recorded); others may not."""
 
 
 def normal_url(url: str) -> str:
@@ -64,20 +71,21 @@ def normal_url(url: str) -> str:
 
 
 def endpoint_of(
-    url: str, key: SecretStr | None, report: WorkerReport | None, tls: ssl.SSLContext
+    url: str, key: SecretStr | None, report: WorkerReport | None, tls: ssl.SSLContext | None
 ) -> Endpoint:
-    """The endpoint at `url`, which `normal_url` made; `tls` is for https only."""
+    """The endpoint at `url`, which `normal_url` made; `tls` is `None` for http."""
     parts = urlsplit(url)
     secure = parts.scheme == "https"
     able = report.capabilities if report else Capabilities()
     return Endpoint(
         host=parts.hostname or "",
         port=parts.port or (443 if secure else 80),
-        tls=tls if secure else None,
+        tls=tls,
         prefix=parts.path.encode("ascii"),
         host_header=parts.netloc.encode("ascii"),
         authorization=None if key is None else f"Bearer {key.get_secret_value()}".encode(),
         ranks=max(1, len(report.ranks)) if report else 1,
+        drops=_STRANGERS if report and report.engine is Engine.UNKNOWN else (),
         aborts_by_rid=able.abort,
         knows_session=able.session_radix,
         knows_priority=able.priority_scheduling or able.priority_eviction,

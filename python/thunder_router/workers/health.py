@@ -5,11 +5,12 @@ Four kinds of silence look alike from far and must not be taken for one another:
 - Nobody listens. For a few seconds that is a restart or a flap, then the worker is lost.
 - Somebody listens and does not answer. A busy engine does that; while the relay still gets tokens
   out of it, it is alive. Only long silence on every side means hung.
-- It answers "not ready" and its load snapshots stand still: paused, for a weight sync.
-- It answers "not ready" and its snapshots go on: it got SIGTERM and finishes what it has.
+- It answers "not ready" and its work stands still: paused, for a weight sync.
+- It answers "not ready" and its work goes on: it got SIGTERM and finishes what it has.
 
-Source: SGLANG.md §1.2 (measured: a pause of any mode freezes `/v1/loads`, but for one late snapshot
-in mode `abort`; after SIGTERM everything goes on until the last stream ends).
+Source: measured on SGLang 0.5.23. A pause `in_place` freezes `/v1/loads`; one in mode `abort`
+leaves the engine idle and its snapshots fresh; after SIGTERM tokens flow until the last stream is
+at its end.
 """
 
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ from thunder_router.workers.life import Sign
 __all__ = ["Limits", "Vitals"]
 
 LEAVING_EVIDENCE_S = 2.0
-"""Snapshots that go on for this long after "not ready" mean draining, not paused."""
+"""Work that goes on for this long after "not ready" means draining, not paused."""
 
 SNAPSHOT_GAP_S = 1.5
-"""Snapshots further apart than this do not go on: a pause ended, or one came late."""
+"""Snapshots further apart than this do not show work going on: a pause ended, or one came late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,9 @@ class Vitals:
         self._alive_at_s = now_s
         self._refused_since_s: float | None = None
         self._unready_since_s: float | None = None
-        self._first_snapshot_s: float | None = None
+        self._working_since_s = 0.0
         self._last_snapshot_s: float | None = None
+        self._last_work: tuple[object, ...] | None = None
         self._leaving = False
 
     def answered(self, now_s: float) -> None:
@@ -65,14 +67,21 @@ class Vitals:
         elif self._unready_since_s is None:
             self._unready_since_s = now_s
 
-    def snapshot(self, taken_at_s: float) -> None:
-        """It showed a load snapshot that it took at `taken_at_s` of its own clock."""
-        if self._unready_since_s is None:
+    def snapshot(self, taken_at_s: float, work: tuple[object, ...] | None) -> None:
+        """It showed a load snapshot, and we watch what it does while it is not ready.
+
+        Args:
+            taken_at_s: When it was taken, by the engine's own clock.
+            work: Whatever changes when tokens are computed; `None` where nothing runs.
+        """
+        if self._unready_since_s is None or taken_at_s == self._last_snapshot_s:
             return
         last_s, self._last_snapshot_s = self._last_snapshot_s, taken_at_s
-        if last_s is None or not 0 <= taken_at_s - last_s <= SNAPSHOT_GAP_S:
-            self._first_snapshot_s = taken_at_s
-        elif taken_at_s - (self._first_snapshot_s or taken_at_s) >= LEAVING_EVIDENCE_S:
+        last_work, self._last_work = self._last_work, work
+        goes_on = last_s is not None and 0 < taken_at_s - last_s <= SNAPSHOT_GAP_S
+        if not goes_on or work is None or work == last_work:
+            self._working_since_s = taken_at_s
+        elif taken_at_s - self._working_since_s >= LEAVING_EVIDENCE_S:
             self._leaving = True
 
     @property

@@ -47,7 +47,7 @@ class Registry:
         self.client = client
         self.clock = clock
         self.events = events
-        self._tls = tls or ssl.create_default_context()
+        self._tls = tls
         self._numbers: dict[str, int] = {}
         self._watches: dict[int, Watch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,7 +112,8 @@ class Registry:
             present.stay()
             return present
         number = self._numbers.setdefault(url, len(self._numbers))
-        watch = Watch(number, entry, self._door(url, entry), self.settings, self.events, self._tls)
+        door, tls = self._door(url, entry), self._context(url)
+        watch = Watch(number, entry, door, self.settings, self.events, tls, self.__len__)
         self._watches[number] = watch
         task = asyncio.create_task(self._watch(watch), name=f"worker-{number}")
         self._tasks.add(task)
@@ -152,6 +153,13 @@ class Registry:
     def _door(self, url: str, entry: WorkerEntry) -> Door:
         key = entry.api_key or self.settings.api_key
         return Door(url, key, self.client, self.clock, self.settings.probe_timeout_s)
+
+    def _context(self, url: str) -> ssl.SSLContext | None:
+        """One TLS context for all https workers; reading the system's roots takes its time."""
+        if not url.startswith("https://"):
+            return None
+        self._tls = self._tls or ssl.create_default_context()
+        return self._tls
 
     def control_key(self, watch: Watch) -> SecretStr | None:
         """The key for control calls to this worker."""

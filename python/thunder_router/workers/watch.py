@@ -29,6 +29,10 @@ __all__ = ["Watch"]
 
 log = logging.getLogger(__name__)
 
+SPACING_S = 0.01
+"""Many workers are asked less often each: a question costs the router about a millisecond, and no
+more than a hundred a second of each kind may go out."""
+
 DRAINED_AFTER_S = 1.0
 """A draining worker must show no request for this long: one may be on its way."""
 
@@ -43,8 +47,10 @@ class Watch:
         door: Door,
         settings: WorkerSettings,
         events: SchedulerEvents,
-        tls: ssl.SSLContext,
+        tls: ssl.SSLContext | None,
+        crowd: Callable[[], int],
     ) -> None:
+        """Knows nothing of it yet; `crowd` says how many workers are watched in all."""
         self.id = worker
         self.entry = entry
         self.door = door
@@ -59,6 +65,7 @@ class Watch:
         self._events = events
         self._clock = clock
         self._tls = tls
+        self._crowd = crowd
         limits = Limits(settings.down_after_s, settings.hung_after_s, settings.unready_limit_s)
         self._vitals = Vitals(limits, clock.now_s())
         self._found: Found | None = None
@@ -147,7 +154,7 @@ class Watch:
 
     async def _repeat(self, interval_s: float, ask: Callable[[], Awaitable[None]]) -> None:
         while True:
-            await self._clock.sleep(interval_s)
+            await self._clock.sleep(max(interval_s, self._crowd() * SPACING_S))
             if self._found is not None:
                 await self._carefully(ask)
 
@@ -209,9 +216,7 @@ class Watch:
         if reading is None:
             log.debug("worker=%d event=no_loads status=%d", self.id, answer.status)
             return
-        for line in reading.value:
-            if line.snapshot_at_s is not None:
-                self._vitals.snapshot(line.snapshot_at_s)
+        self._watch_work(reading.value)
         if self._went_back(reading):
             self.look_again()
             self.flushed()
@@ -263,6 +268,14 @@ class Watch:
             self.breaker.probed(outcome, self._clock.now_s())
 
     # What it adds up to.
+
+    def _watch_work(self, lines: tuple[RankLoad, ...]) -> None:
+        """Shows the vitals the newest snapshot of any rank, and what all ranks have done so far."""
+        times = [line.snapshot_at_s for line in lines if line.snapshot_at_s is not None]
+        if times:
+            done = tuple((line.in_flight_tokens, line.prefilled_tokens) for line in lines)
+            running = any(line.running for line in lines)
+            self._vitals.snapshot(max(times), done if running else None)
 
     def _went_back(self, reading: Reading[tuple[RankLoad, ...]]) -> bool:
         """A counter that only grows has shrunk: the engine started anew behind our back."""

@@ -246,9 +246,9 @@ impl Engine {
         self.lock().decoded(request, now_us)
     }
 
-    fn close_session(&self, session: &str) {
+    fn close_session(&self, session: &str, now_us: u64) {
         self.lock()
-            .close_session(span::digest(0, session.as_bytes()));
+            .close_session(span::digest(0, session.as_bytes()), now_us);
     }
 
     fn flush(&self) -> bool {

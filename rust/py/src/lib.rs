@@ -6,6 +6,7 @@
 mod decisions;
 mod engine;
 mod scheduler;
+mod simulation;
 mod views;
 mod wire;
 
@@ -24,6 +25,8 @@ mod _core {
     };
     #[pymodule_export]
     use crate::scheduler::{Scheduler, SchedulerConfig};
+    #[pymodule_export]
+    use crate::simulation::{SimulationReport, simulate, workloads};
     #[pymodule_export]
     use crate::views::{ProgramView, WorkerView};
     #[pymodule_export]

@@ -53,7 +53,7 @@ fn panicked(payload: &(dyn Any + Send)) -> PyErr {
 
 /// The scheduler's constants.
 #[pyclass(frozen, module = "thunder_router._core")]
-pub(crate) struct SchedulerConfig(core::SchedulerConfig);
+pub(crate) struct SchedulerConfig(pub(crate) core::SchedulerConfig);
 
 #[pymethods]
 impl SchedulerConfig {

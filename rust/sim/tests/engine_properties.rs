@@ -143,7 +143,7 @@ fn play(config: &EngineConfig, acts: &[Act], streaming: bool) -> Vec<Event> {
             Act::Abort(id) => {
                 engine.abort(id, now);
             }
-            Act::Close(program) => engine.close_session(program),
+            Act::Close(program) => engine.close_session(program, now),
             Act::Wait(us) => {
                 now += us;
                 events.extend(engine.advance(now));

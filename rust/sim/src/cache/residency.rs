@@ -12,22 +12,32 @@ pub enum WritePolicy {
 }
 
 impl Cache {
-    /// Drops unlocked leaves until at least `tokens` are freed or nothing is left to drop.
+    /// Drops unlocked leaves until at least `tokens` are freed or nothing is left to drop. A leaf
+    /// takes with it what was filed with it and has become a leaf: a real radix tree holds that as
+    /// one node, which goes whole.
     ///
     /// Returns the tokens copied to the host on the way, which took time.
     pub fn evict(&mut self, tokens: u64) -> u64 {
         let (mut freed, mut copied) = (0, 0);
         while freed < tokens {
-            let Some(&(_, _, node)) = self.device_order.first() else {
+            let Some(&(_, _, leaf)) = self.device_order.first() else {
                 break;
             };
-            let held = self.nodes[node as usize].device.unwrap_or(0);
-            if self.write_policy == WritePolicy::Back {
-                copied += self.back_up(node, held);
+            let filed = self.nodes[leaf as usize].filed;
+            let mut at = leaf;
+            while self.nodes[at as usize].device_rank.is_some()
+                && self.nodes[at as usize].filed == filed
+            {
+                let one = &self.nodes[at as usize];
+                let (held, parent) = (one.device.unwrap_or(0), one.parent);
+                if self.write_policy == WritePolicy::Back {
+                    copied += self.back_up(at, held);
+                }
+                freed += held;
+                self.counts.evicted += held;
+                self.leave_device(at);
+                at = parent;
             }
-            freed += held;
-            self.counts.evicted += held;
-            self.leave_device(node);
         }
         copied
     }

@@ -22,8 +22,8 @@ pub(super) const RATIO_DECAY: u64 = (RATIO_START - RATIO_FLOOR) / 600;
 const RESERVE_CLIP: u64 = 4_096;
 /// A retraction makes room for so many tokens for each of those who stay.
 const RETRACT_STEPS: u64 = 20;
-/// A queue that could not be admitted is looked at again after so many iterations, for the ratio may
-/// have decayed enough. A real engine looks at every one.
+/// A queue that could not be admitted is looked at again after so many iterations, for the reserve
+/// may have shrunk enough. A real engine looks at every one.
 pub(super) const ADMISSION_INTERVAL: u64 = 16;
 
 impl Engine {

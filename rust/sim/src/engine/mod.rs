@@ -14,58 +14,21 @@
 //! cache that nobody runs on counts as free (`SGLang`'s `num_used_tokens`).
 
 mod admission;
+mod config;
 mod report;
 mod request;
 mod segment;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::cache::{Cache, ROOT, WritePolicy};
-use crate::model::{Model, PICOS_PER_MICRO, Picos};
+use crate::cache::{Cache, ROOT};
+use crate::model::{PICOS_PER_MICRO, Picos};
 
+pub use config::{ConfigError, EngineConfig, PauseMode};
 pub use report::{Counts, Loads};
 use request::Request;
 pub use request::{Event, EventKind, Finish, Refusal, Submission};
 use segment::Segment;
-
-/// How an engine is set up.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EngineConfig {
-    /// Constants of the model; `capacity_tokens` is the KV pool.
-    pub model: Model,
-    /// Tokens of a page, a divisor of the pool.
-    pub page_tokens: u64,
-    /// Tokens of the host tier; 0 for none.
-    pub host_tokens: u64,
-    /// When KV is copied to the host.
-    pub write_policy: WritePolicy,
-    /// Most requests running at once.
-    pub max_running: usize,
-    /// Most requests waiting, if bounded.
-    pub max_queued: Option<usize>,
-    /// Evict what no open session refers to first.
-    pub session_radix: bool,
-    /// Admit by priority, then by arrival.
-    pub priority_scheduling: bool,
-    /// Virtual µs between progress events of those who want them; 0: after every token.
-    pub progress_us: u64,
-}
-
-/// A setting that contradicts another.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct ConfigError(String);
-
-/// What pausing does to requests in flight. Source: `/pause_generation` of `SGLang`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PauseMode {
-    /// They end at once, cut short.
-    Abort,
-    /// They lose their KV and queue again.
-    Retract,
-    /// They keep everything and stand still.
-    InPlace,
-}
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -94,23 +57,11 @@ pub struct Engine {
     counts: Counts,
 }
 
-/// A prompt must leave this much room. Source: `max_req_input_len` as `SGLang` 0.5.23 reports it.
-const INPUT_MARGIN: u64 = 6;
-
 impl Engine {
     /// An idle engine at time 0.
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
-        let (pool, page) = (config.model.capacity_tokens, config.page_tokens);
-        if page == 0 || pool % page != 0 || pool <= 2 * page + INPUT_MARGIN {
-            return Err(ConfigError(format!(
-                "capacity_tokens = {pool} must be a multiple of page_tokens = {page} and hold several pages"
-            )));
-        }
-        if config.max_running == 0 || config.model.chunk_tokens == 0 {
-            return Err(ConfigError(
-                "max_running and chunk_tokens must be at least 1".into(),
-            ));
-        }
+        config.validate()?;
+        let page = config.page_tokens;
         Ok(Self {
             cache: Cache::new(page, config.host_tokens, config.write_policy),
             config,
@@ -139,7 +90,7 @@ impl Engine {
 
     /// The longest prompt that is taken, tokens.
     pub fn max_prompt_tokens(&self) -> u64 {
-        self.config.model.capacity_tokens - INPUT_MARGIN
+        self.config.max_prompt_tokens()
     }
 
     /// Takes a request in. The output is cut to what fits the pool beside the prompt.
@@ -221,12 +172,19 @@ impl Engine {
 
     /// Lets time pass until `now_us` and tells what happened, in order.
     pub fn advance(&mut self, now_us: u64) -> Vec<Event> {
-        self.run(Picos::from(now_us) * PICOS_PER_MICRO + 1);
+        self.run(micros_to_picos(now_us) + 1);
         std::mem::take(&mut self.events)
     }
 
     /// Ends a session: its KV is the first to go. Requests already running leave it closed.
-    pub fn close_session(&mut self, session: u64) {
+    pub fn close_session(&mut self, session: u64, now_us: u64) {
+        self.catch_up(now_us);
+        // What the running segment has evicted by now, it chose in the old order.
+        let done = self
+            .segment
+            .as_ref()
+            .map_or(0, |one| one.done_by(micros_to_picos(now_us)));
+        self.make_room(self.growth(done));
         *self.generations.entry(session).or_insert(0) += 1;
         self.cache.close(session);
     }
@@ -320,13 +278,13 @@ impl Engine {
     /// Does what was due before `now_us`, so that what comes now comes in order. Not what is due at
     /// that very instant: those who arrive together are looked at together.
     fn catch_up(&mut self, now_us: u64) {
-        self.run(Picos::from(now_us) * PICOS_PER_MICRO);
+        self.run(micros_to_picos(now_us));
     }
 
     /// Something outside the batch changes at `now_us`: the running iteration is the last before the
     /// batch is looked at again. Returns that instant.
     fn stir(&mut self, now_us: u64) -> Picos {
-        let now = Picos::from(now_us) * PICOS_PER_MICRO;
+        let now = micros_to_picos(now_us);
         self.stirred = true;
         match &mut self.segment {
             Some(segment) => segment.cut(now),
@@ -426,10 +384,11 @@ impl Engine {
     }
 }
 
+fn micros_to_picos(us: u64) -> Picos {
+    Picos::from(us) * PICOS_PER_MICRO
+}
+
 /// Picoseconds as microseconds, rounded up: nothing is told before it happened.
 fn micros(time: Picos) -> u64 {
     u64::try_from(time.div_ceil(PICOS_PER_MICRO)).unwrap_or(u64::MAX)
 }
-
-#[cfg(test)]
-mod tests;

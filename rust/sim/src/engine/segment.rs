@@ -111,7 +111,7 @@ impl Engine {
             .min()
             .unwrap_or(1)
             .max(1);
-        if !self.waiting.is_empty() && self.new_token_ratio > RATIO_FLOOR {
+        if !self.waiting.is_empty() {
             most = most.min(ADMISSION_INTERVAL - self.iterations % ADMISSION_INTERVAL);
         }
         if self.decoding.iter().any(|one| one.spec.progress) {

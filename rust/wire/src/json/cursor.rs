@@ -4,6 +4,7 @@
 //! RFC 8259, UTF-8, no lone surrogates, no number beyond `f64`, no BOM, and at most
 //! [`MAX_DEPTH`] nested containers.
 
+use super::block::Block;
 use super::{Number, Str, Text};
 use crate::BodyError;
 
@@ -15,11 +16,12 @@ const MAX_DEPTH: u8 = 127;
 pub(crate) struct Cursor<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) at: usize,
-    /// Some byte below 0x20 stands somewhere, so strings must be searched for them.
-    pub(super) has_control: bool,
     /// Some byte above 0x7F stands somewhere, so characters must be counted.
-    pub(super) has_wide: bool,
-    pub(super) depth: u8,
+    pub(super) is_ascii: bool,
+    /// Where the block begins whose special bytes are known, and which these are.
+    block: usize,
+    specials: u64,
+    depth: u8,
 }
 
 /// Which separator comes next in an object or array.
@@ -39,25 +41,38 @@ pub(crate) struct Member {
 }
 
 impl<'a> Cursor<'a> {
-    /// Looks the document over: UTF-8, and whether the rare cases below can occur at all.
+    /// Checks that the document is UTF-8.
     pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, BodyError> {
-        let (low, high) = bytes.iter().fold((u8::MAX, 0), |(low, high), &byte| {
-            (byte.min(low), high | byte)
-        });
-        let has_wide = high > 0x7F;
-        if has_wide && let Err(error) = std::str::from_utf8(bytes) {
+        let is_ascii = bytes.is_ascii();
+        if !is_ascii && let Err(error) = std::str::from_utf8(bytes) {
             return Err(BodyError::Syntax {
                 problem: "invalid UTF-8",
                 at: error.valid_up_to(),
             });
         }
-        Ok(Self {
+        Ok(Self::unchecked(bytes, is_ascii))
+    }
+
+    /// For bytes that are UTF-8 already, or need not be.
+    pub(super) fn unchecked(bytes: &'a [u8], is_ascii: bool) -> Self {
+        Self {
             bytes,
             at: 0,
-            has_control: low < 0x20,
-            has_wide,
+            is_ascii,
+            block: 0,
+            specials: Block::at(bytes, 0).specials(),
             depth: 0,
-        })
+        }
+    }
+
+    /// The special bytes of the block that begins here.
+    #[inline]
+    pub(super) fn specials_of(&mut self, block: usize) -> u64 {
+        if block != self.block {
+            self.block = block;
+            self.specials = Block::at(self.bytes, block).specials();
+        }
+        self.specials
     }
 
     /// Judges a whole document.
@@ -201,7 +216,7 @@ impl<'a> Cursor<'a> {
             b'{' => {
                 let mut sequence = self.open_object()?;
                 while let Some(member) = self.member(&mut sequence)? {
-                    text.add(self, member.key);
+                    text.add_key(self, member.key);
                     self.skip(text)?;
                 }
             }

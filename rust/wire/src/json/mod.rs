@@ -1,5 +1,6 @@
 //! A strict JSON reader that pulls tokens out of a whole document and keeps nothing.
 
+mod block;
 mod cursor;
 mod number;
 mod string;

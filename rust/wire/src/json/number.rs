@@ -1,6 +1,7 @@
 //! Numbers: their grammar, and the one range check.
 
 use super::Cursor;
+use super::block::Block;
 use crate::BodyError;
 
 /// Where a number stands.
@@ -57,6 +58,40 @@ impl Cursor<'_> {
             });
         }
         Ok(number)
+    }
+
+    /// Takes the numbers of an array from the one that begins here, as long as they are plain: no
+    /// sign, no fraction, and nothing but a comma and perhaps a space before the next. Stops before
+    /// the comma after the last one taken. How many there were.
+    ///
+    /// Prompts of 30,000 token ids are common in reinforcement learning, and this reads some
+    /// twelve of them a step.
+    pub(crate) fn plain_numbers(&mut self) -> usize {
+        let mut count = 0;
+        let mut begin = self.at;
+        while self.bytes.get(begin).is_some_and(u8::is_ascii_digit) {
+            let block = Block::at(self.bytes, begin);
+            let digits = block.digits();
+            let commas = block.equal(b',');
+            let spaces = block.equal(b' ');
+            let foreign = (!(digits | commas | spaces)).trailing_zeros();
+            let known = u64::MAX.checked_shr(64 - foreign).unwrap_or_default();
+            let Some(last) = (commas & known).checked_ilog2() else {
+                break;
+            };
+            let taken = u64::MAX >> (63 - last);
+            let after_digit = digits << 1;
+            let leading_zeros = block.equal(b'0') & !after_digit & digits >> 1;
+            let misplaced = (commas & !after_digit) | (spaces & !(commas << 1)) | leading_zeros;
+            if misplaced & taken != 0 {
+                break;
+            }
+            count += (commas & taken).count_ones() as usize;
+            self.at = begin + last as usize;
+            begin = self.at + 1;
+            begin += usize::from(self.bytes.get(begin) == Some(&b' '));
+        }
+        count
     }
 
     fn digits(&mut self) -> Result<(), BodyError> {

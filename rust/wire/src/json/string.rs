@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr2};
+use memchr::memchr;
 
 use super::Cursor;
+use super::block::WIDTH;
 use crate::BodyError;
 
 /// Where a string stands, and what its escapes do to its size.
@@ -28,18 +29,44 @@ pub(crate) struct Text {
     pub(crate) bytes: u64,
     pub(crate) chars: u64,
     pub(crate) wide: u64,
+    /// Bytes of the longest string.
+    pub(crate) longest: u64,
     /// Bytes of the raw strings.
     raw: u64,
-    /// Nobody wants to know.
-    ignored: bool,
+    counting: Counting,
+}
+
+/// Which strings of a value are counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Counting {
+    #[default]
+    All,
+    /// Not the keys of objects.
+    Values,
+    Nothing,
 }
 
 impl Text {
+    /// A count of strings that leaves out the keys of objects.
+    pub(crate) fn of_values() -> Self {
+        Self {
+            counting: Counting::Values,
+            ..Self::default()
+        }
+    }
+
     /// A sink for text that is not counted.
     pub(crate) fn ignored() -> Self {
         Self {
-            ignored: true,
+            counting: Counting::Nothing,
             ..Self::default()
+        }
+    }
+
+    /// Counts a key of an object.
+    pub(crate) fn add_key(&mut self, cursor: &Cursor<'_>, key: Str) {
+        if self.counting == Counting::All {
+            self.add(cursor, key);
         }
     }
 
@@ -48,24 +75,23 @@ impl Text {
         self.bytes += other.bytes;
         self.chars += other.chars;
         self.wide += other.wide;
+        self.longest = self.longest.max(other.longest);
         self.raw += other.raw;
     }
 
     /// Counts a string.
     pub(crate) fn add(&mut self, cursor: &Cursor<'_>, string: Str) {
-        if self.ignored {
+        if self.counting == Counting::Nothing {
             return;
         }
         let raw = cursor.span(string.start, string.end);
         let bytes = raw.len() - string.shrink;
         let (mut tails, mut wide) = (string.tails, string.wide);
-        if cursor.has_wide && !raw.is_ascii() {
-            tails += raw
-                .iter()
-                .map(|&byte| usize::from(byte & 0xC0 == 0x80))
-                .sum::<usize>();
+        if !cursor.is_ascii && !raw.is_ascii() {
+            tails += count(raw, |&byte| byte & 0xC0 == 0x80);
             wide += wide_characters(raw);
         }
+        self.longest = self.longest.max(bytes as u64);
         self.raw += raw.len() as u64;
         self.bytes += bytes as u64;
         self.chars += (bytes - tails) as u64;
@@ -88,11 +114,32 @@ fn wide_characters(utf8: &[u8]) -> usize {
             || (lead == 0xEF && matches!(next, 0xA4..=0xAB | 0xBC..=0xBF))
             || (lead == 0xF0 && next >= 0xA0)
     };
-    utf8.iter()
-        .zip(utf8.get(1..).unwrap_or_default())
-        .map(|(&a, &b)| usize::from(starts_wide(a, b)))
+    let pairs = utf8.iter().zip(utf8.get(1..).unwrap_or_default());
+    pairs
+        .filter(|&(&lead, &next)| starts_wide(lead, next))
+        .count()
+}
+
+/// Counts in bytes, 128 at a time: that compiles to vector instructions.
+fn count(bytes: &[u8], test: impl Fn(&u8) -> bool) -> usize {
+    let part = |part: &[u8]| part.iter().map(|byte| u8::from(test(byte))).sum::<u8>();
+    bytes
+        .chunks(128)
+        .map(|bytes| usize::from(part(bytes)))
         .sum()
 }
+
+/// The letters that stand for one byte after a backslash.
+const SIMPLE_ESCAPES: [bool; 256] = {
+    let letters = b"\"\\/bfnrt";
+    let mut simple = [false; 256];
+    let mut at = 0;
+    while at < letters.len() {
+        simple[letters[at] as usize] = true;
+        at += 1;
+    }
+    simple
+};
 
 impl<'a> Cursor<'a> {
     /// Reads past the next value and counts it as the text that it is in JSON: keys, brackets,
@@ -114,34 +161,64 @@ impl<'a> Cursor<'a> {
             start: self.at,
             ..Str::default()
         };
-        loop {
-            let rest = &self.bytes[self.at..];
-            let Some(plain) = memchr2(b'"', b'\\', rest) else {
-                self.at = self.bytes.len();
-                return self.fail("unexpected end");
-            };
-            if self.has_control
-                && let Some(found) = rest[..plain].iter().position(|&byte| byte < 0x20)
-            {
-                self.at += found;
-                return self.fail("a control character in a string");
+        let mut at = self.at;
+        while at < self.bytes.len() {
+            let start = at - at % WIDTH;
+            let mut specials = self.specials_of(start) & (u64::MAX << (at % WIDTH));
+            at = start + WIDTH;
+            while specials != 0 {
+                let bit = specials.trailing_zeros();
+                let here = start + bit as usize;
+                match self.bytes[here] {
+                    b'"' => {
+                        string.end = here;
+                        self.at = here + 1;
+                        return Ok(string);
+                    }
+                    b'\\' if self.is_simple_escape(here) => {
+                        string.shrink += 1;
+                        if bit >= 62 {
+                            at = here + 2;
+                            break;
+                        }
+                        specials &= u64::MAX << (bit + 2);
+                    }
+                    b'\\' => {
+                        self.at = here;
+                        at = self.unicode_in(&mut string)?;
+                        break;
+                    }
+                    _ => {
+                        self.at = here;
+                        return self.fail("a control character in a string");
+                    }
+                }
             }
-            self.at += plain;
-            if self.byte() == Some(b'"') {
-                string.end = self.at;
-                self.at += 1;
-                return Ok(string);
-            }
-            let (character, length) = match self.escape(self.at) {
-                Ok(escape) => escape,
-                Err(problem) => return self.fail(problem),
-            };
-            self.at += length;
-            let utf8 = character.len_utf8();
-            string.shrink += length - utf8;
-            string.tails += utf8 - 1;
-            string.wide += usize::from(is_wide(character.into()));
         }
+        self.at = self.bytes.len();
+        self.fail("unexpected end")
+    }
+
+    /// Whether the backslash here and the letter after it stand for one byte.
+    #[inline]
+    fn is_simple_escape(&self, at: usize) -> bool {
+        self.bytes
+            .get(at + 1)
+            .is_some_and(|&letter| SIMPLE_ESCAPES[letter as usize])
+    }
+
+    /// Takes the `\u` escape here into account. Where it ends.
+    #[cold]
+    fn unicode_in(&self, string: &mut Str) -> Result<usize, BodyError> {
+        let (character, length) = match self.escape(self.at) {
+            Ok(escape) => escape,
+            Err(problem) => return self.fail(problem),
+        };
+        let utf8 = character.len_utf8();
+        string.shrink += length - utf8;
+        string.tails += utf8 - 1;
+        string.wide += usize::from(is_wide(character.into()));
+        Ok(self.at + length)
     }
 
     /// What the escape at this backslash stands for, and its raw length.
@@ -186,41 +263,46 @@ impl<'a> Cursor<'a> {
 
     /// The decoded string.
     pub(crate) fn decode(&self, string: Str) -> Cow<'a, str> {
-        if string.shrink == 0 {
-            return String::from_utf8_lossy(self.span(string.start, string.end));
+        match self.decode_bytes(string) {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
         }
-        let mut decoded = String::with_capacity(string.end - string.start);
+    }
+
+    /// The UTF-8 of the decoded string, as comparisons with keys want it.
+    #[inline]
+    pub(crate) fn decode_bytes(&self, string: Str) -> Cow<'a, [u8]> {
+        if string.shrink == 0 {
+            return Cow::Borrowed(self.span(string.start, string.end));
+        }
+        Cow::Owned(self.unescape(string))
+    }
+
+    fn unescape(&self, string: Str) -> Vec<u8> {
+        let mut decoded = Vec::with_capacity(string.end - string.start);
         let mut at = string.start;
         while at < string.end {
             let rest = self.span(at, string.end);
             let plain = memchr(b'\\', rest).unwrap_or(rest.len());
-            decoded.push_str(&String::from_utf8_lossy(&rest[..plain]));
+            decoded.extend_from_slice(&rest[..plain]);
             at += plain;
             if let Ok((character, length)) = self.escape(at) {
-                decoded.push(character);
+                decoded.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                 at += length;
             } else {
                 break;
             }
         }
-        Cow::Owned(decoded)
+        decoded
     }
 }
 
 /// Decodes the inside of a string that may be broken or cut short, as well as can be.
 pub(crate) fn unescape(raw: &[u8]) -> String {
-    let cursor = Cursor {
-        bytes: raw,
-        at: 0,
-        has_control: false,
-        has_wide: true,
-        depth: 0,
+    let string = Str {
+        end: raw.len(),
+        shrink: 1,
+        ..Str::default()
     };
-    cursor
-        .decode(Str {
-            end: raw.len(),
-            shrink: 1,
-            ..Str::default()
-        })
-        .into_owned()
+    Cursor::unchecked(raw, false).decode(string).into_owned()
 }

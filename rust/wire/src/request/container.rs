@@ -90,7 +90,7 @@ impl RequestFacts {
         let mut object = cursor.open_object()?;
         while let Some(member) = cursor.member(&mut object)? {
             cutter.begin(member);
-            let Some((_, inner)) = fields::find(rule.path, &cursor.decode(member.key)) else {
+            let Some((_, inner)) = fields::find(rule.path, &cursor.decode_bytes(member.key)) else {
                 cursor.ignore()?;
                 continue;
             };

@@ -5,7 +5,7 @@
 //! | `program_id`, `job_id`, `docker_ids`, parents, final signals | does not see them | only a scheduler of programs knows them; `docker_ids` and the like have no place in an engine's logs |
 //! | `agent_hint`, `nvext.agent_context`, `vllm_xargs.agentic_context` | does not see them | written for routers. vLLM refuses objects in `vllm_xargs` |
 //! | `extra_body` | sees what is not listed here | clients that speak raw HTTP send this argument of the openai client literally. No engine reads it |
-//! | `session_id`, `rid`, `priority` | as the caller says | SGLang knows them, from 0.5.16, 0.5.4 and 0.5.6 on, and only where it is set up so |
+//! | `session_id`, `rid`, `priority`, `routed_dp_rank` | as the caller says | SGLang knows them, some only from a version on (0.5.16, –, 0.5.6, 0.5.10) |
 //! | `session_params` | sees it | the engine keeps history under that id |
 //! | `metadata`, `user`, `prompt_cache_key`, `previous_response_id` | sees them | part of the public APIs; answers repeat some of them |
 //!
@@ -33,6 +33,8 @@ pub enum Optional {
     Rid,
     /// `priority`.
     Priority,
+    /// `routed_dp_rank`, or `data_parallel_rank` as it was called before 0.5.10.
+    DpRank,
 }
 
 impl Optional {
@@ -42,6 +44,7 @@ impl Optional {
             "session_id" => Self::SessionId,
             "rid" => Self::Rid,
             "priority" => Self::Priority,
+            "routed_dp_rank" => Self::DpRank,
             _ => return None,
         })
     }
@@ -140,12 +143,12 @@ pub(super) const RULES: &[Rule] = &[
 ];
 
 /// The rule for this key inside the container of this path (empty: the body itself).
-pub(super) fn find(container: &str, key: &str) -> Option<(usize, &'static Rule)> {
+pub(super) fn find(container: &str, key: &[u8]) -> Option<(usize, &'static Rule)> {
     let dotted = usize::from(!container.is_empty());
     let length = container.len() + dotted + key.len();
     RULES.iter().enumerate().find(|(_, rule)| {
         rule.path.len() == length
-            && rule.path.ends_with(key)
+            && rule.path.as_bytes().ends_with(key)
             && rule.path.starts_with(container)
             && !rule.path[container.len() + dotted..].contains('.')
     })
@@ -165,12 +168,12 @@ mod tests {
                     .expect(container);
                 assert_eq!(outer.role, Container, "{container}");
                 assert_eq!(
-                    find(container, key).map(|(_, found)| found.path),
+                    find(container, key.as_bytes()).map(|(_, found)| found.path),
                     Some(rule.path)
                 );
             } else {
                 assert_eq!(
-                    find("", rule.path).map(|(_, found)| found.path),
+                    find("", rule.path.as_bytes()).map(|(_, found)| found.path),
                     Some(rule.path)
                 );
             }
@@ -179,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_key_with_a_dot_is_not_a_path() {
-        assert!(find("", "metadata.user_id").is_none());
-        assert!(find("nvext", "agent_context.session_id").is_none());
+        assert!(find("", b"metadata.user_id").is_none());
+        assert!(find("nvext", b"agent_context.session_id").is_none());
     }
 }

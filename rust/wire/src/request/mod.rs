@@ -75,6 +75,4 @@ struct Spans {
     stream_options: StreamOptions,
     /// The dialect has `stream_options`.
     usage_on_request: bool,
-    /// The client chose a DP rank.
-    has_dp_rank: bool,
 }

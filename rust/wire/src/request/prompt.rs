@@ -38,14 +38,16 @@ enum Part {
 }
 
 impl Part {
-    fn of(key: &str) -> Self {
+    fn of(key: &[u8]) -> Self {
         match key {
-            "role" | "type" | "id" | "tool_call_id" | "tool_use_id" | "call_id" | "status"
-            | "signature" | "encrypted_content" | "cache_control" | "detail" => Self::Label,
-            "image_url" | "video_url" | "audio_url" | "input_audio" | "image" | "video"
-            | "audio" | "file" | "file_data" | "file_url" => Self::Media,
-            "source" => Self::Source,
-            "arguments" | "input" => Self::Arguments,
+            b"role" | b"type" | b"id" | b"tool_call_id" | b"tool_use_id" | b"call_id"
+            | b"status" | b"signature" | b"encrypted_content" | b"cache_control" | b"detail" => {
+                Self::Label
+            }
+            b"image_url" | b"video_url" | b"audio_url" | b"input_audio" | b"image" | b"video"
+            | b"audio" | b"file" | b"file_data" | b"file_url" => Self::Media,
+            b"source" => Self::Source,
+            b"arguments" | b"input" => Self::Arguments,
             _ => Self::Content,
         }
     }
@@ -93,8 +95,8 @@ impl Prompt {
         let mut is_system = false;
         let mut object = cursor.open_object()?;
         while let Some(member) = cursor.member(&mut object)? {
-            let key = cursor.decode(member.key);
-            if key == "role" && cursor.peek()? == b'"' {
+            let key = cursor.decode_bytes(member.key);
+            if *key == b"role"[..] && cursor.peek()? == b'"' {
                 let role = cursor.string()?;
                 is_system = matches!(&*cursor.decode(role), "system" | "developer");
             } else {
@@ -156,12 +158,15 @@ impl Prompt {
     }
 
     fn text_or_ids_in_list(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BodyError> {
-        if cursor.peek()?.is_ascii_digit() {
-            cursor.number()?;
-            self.token_ids += 1;
-            return Ok(());
+        if !cursor.peek()?.is_ascii_digit() {
+            return self.text_or_ids(cursor);
         }
-        self.text_or_ids(cursor)
+        let plain = cursor.plain_numbers();
+        if plain == 0 {
+            cursor.number()?;
+        }
+        self.token_ids += plain.max(1) as u64;
+        Ok(())
     }
 
     /// Text, a part, or a list of them.
@@ -180,7 +185,7 @@ impl Prompt {
             b'{' => {
                 let mut object = cursor.open_object()?;
                 while let Some(member) = cursor.member(&mut object)? {
-                    let key = cursor.decode(member.key);
+                    let key = cursor.decode_bytes(member.key);
                     self.part(cursor, &key)?;
                 }
             }
@@ -189,7 +194,7 @@ impl Prompt {
         Ok(())
     }
 
-    fn part(&mut self, cursor: &mut Cursor<'_>, key: &str) -> Result<(), BodyError> {
+    fn part(&mut self, cursor: &mut Cursor<'_>, key: &[u8]) -> Result<(), BodyError> {
         match Part::of(key) {
             Part::Label => cursor.ignore(),
             Part::Media => self.media(cursor),
@@ -201,7 +206,7 @@ impl Prompt {
         }
     }
 
-    /// One item of media, or a list of them. Its size is that of its strings.
+    /// One item of media, or a list of them. Its size is that of the longest string in it.
     pub(super) fn media(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BodyError> {
         match cursor.peek()? {
             b'[' => {
@@ -212,10 +217,10 @@ impl Prompt {
             }
             b'n' => cursor.ignore()?,
             _ => {
-                let mut strings = Text::default();
+                let mut strings = Text::of_values();
                 cursor.skip(&mut strings)?;
                 self.media_items += 1;
-                self.media_bytes += strings.bytes;
+                self.media_bytes += strings.longest;
             }
         }
         Ok(())
@@ -226,14 +231,14 @@ impl Prompt {
             return self.content(cursor);
         }
         let mut is_text = false;
-        let mut strings = Text::default();
+        let mut strings = Text::of_values();
         let mut object = cursor.open_object()?;
         while let Some(member) = cursor.member(&mut object)? {
-            let key = cursor.decode(member.key);
-            if key == "type" && cursor.peek()? == b'"' {
+            let key = cursor.decode_bytes(member.key);
+            if *key == b"type"[..] && cursor.peek()? == b'"' {
                 let kind = cursor.string()?;
                 is_text = matches!(&*cursor.decode(kind), "text" | "content");
-            } else if key == "media_type" {
+            } else if *key == b"media_type"[..] {
                 cursor.ignore()?;
             } else {
                 cursor.skip(&mut strings)?;
@@ -243,7 +248,7 @@ impl Prompt {
             self.text.join(strings);
         } else {
             self.media_items += 1;
-            self.media_bytes += strings.bytes;
+            self.media_bytes += strings.longest;
         }
         Ok(())
     }

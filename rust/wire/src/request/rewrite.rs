@@ -109,6 +109,7 @@ impl RequestFacts {
             Optional::SessionId => splice.session_id.is_some(),
             Optional::Rid => splice.rid.is_some(),
             Optional::Priority => splice.priority.is_some(),
+            Optional::DpRank => splice.dp_rank.is_some(),
         };
         let goes = |member: &&cut::Cuttable| match member.optional {
             None => true,
@@ -151,7 +152,7 @@ impl RequestFacts {
             member("priority", &priority.to_string());
         }
         if let Some(rank) = splice.dp_rank
-            && !spans.has_dp_rank
+            && !stays(Optional::DpRank)
         {
             member("routed_dp_rank", &rank.to_string());
         }

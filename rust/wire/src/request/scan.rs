@@ -37,7 +37,7 @@ pub fn scan(body: &[u8], dialect: Dialect) -> Result<RequestFacts, BodyError> {
     scan.facts.spans.usage_on_request = dialect.usage_on_request();
     while let Some(member) = cursor.member(&mut object)? {
         scan.cutter.begin(member);
-        let key = cursor.decode(member.key);
+        let key = cursor.decode_bytes(member.key);
         scan.member(&mut cursor, member, &key)?;
     }
     cursor.end()?;
@@ -85,32 +85,32 @@ const _: () =
     assert!((Field::AudioMedia as usize) < FIELD_BITS && FIELD_BITS + fields::RULES.len() <= 128);
 
 impl Field {
-    fn named(key: &str, dialect: Dialect) -> Option<Self> {
+    fn named(key: &[u8], dialect: Dialect) -> Option<Self> {
         use Dialect::{Chat, Completions, Generate, Messages, Responses};
         Some(match (key, dialect) {
-            ("model", _) => Self::Model,
-            ("stream", _) => Self::Stream,
-            ("stream_options", Chat | Completions) => Self::StreamOptions,
-            ("n", Chat | Completions) => Self::N,
-            ("max_tokens", Chat | Completions | Messages) | ("max_output_tokens", Responses) => {
+            (b"model", _) => Self::Model,
+            (b"stream", _) => Self::Stream,
+            (b"stream_options", Chat | Completions) => Self::StreamOptions,
+            (b"n", Chat | Completions) => Self::N,
+            (b"max_tokens", Chat | Completions | Messages) | (b"max_output_tokens", Responses) => {
                 Self::Limit
             }
-            ("max_completion_tokens", Chat) => Self::OtherLimit,
-            ("sampling_params", Generate) => Self::SamplingParams,
-            ("priority", _) => Self::Priority,
-            ("rid", _) => Self::Rid,
-            ("routed_dp_rank", _) => Self::DpRank,
-            ("data_parallel_rank", _) => Self::OtherDpRank,
-            ("messages", Chat | Messages) => Self::Messages,
-            ("system", Messages) | ("instructions", Responses) => Self::System,
-            ("tools", Chat | Messages | Responses) => Self::Tools,
-            ("prompt", Completions) | ("text", Generate) => Self::Prompt,
-            ("suffix", Completions) => Self::Suffix,
-            ("input", Responses) => Self::Input,
-            ("input_ids", Chat | Completions | Generate) => Self::TokenIds,
-            ("image_data", Generate) => Self::Media,
-            ("video_data", Generate) => Self::OtherMedia,
-            ("audio_data", Generate) => Self::AudioMedia,
+            (b"max_completion_tokens", Chat) => Self::OtherLimit,
+            (b"sampling_params", Generate) => Self::SamplingParams,
+            (b"priority", _) => Self::Priority,
+            (b"rid", _) => Self::Rid,
+            (b"routed_dp_rank", _) => Self::DpRank,
+            (b"data_parallel_rank", _) => Self::OtherDpRank,
+            (b"messages", Chat | Messages) => Self::Messages,
+            (b"system", Messages) | (b"instructions", Responses) => Self::System,
+            (b"tools", Chat | Messages | Responses) => Self::Tools,
+            (b"prompt", Completions) | (b"text", Generate) => Self::Prompt,
+            (b"suffix", Completions) => Self::Suffix,
+            (b"input", Responses) => Self::Input,
+            (b"input_ids", Chat | Completions | Generate) => Self::TokenIds,
+            (b"image_data", Generate) => Self::Media,
+            (b"video_data", Generate) => Self::OtherMedia,
+            (b"audio_data", Generate) => Self::AudioMedia,
             _ => return None,
         })
     }
@@ -121,7 +121,7 @@ impl Scan {
         &mut self,
         cursor: &mut Cursor<'_>,
         member: Member,
-        key: &str,
+        key: &[u8],
     ) -> Result<(), BodyError> {
         if let Some(field) = Field::named(key, self.dialect) {
             self.once(field as usize, key, member)?;
@@ -144,10 +144,10 @@ impl Scan {
         }
     }
 
-    fn once(&mut self, bit: usize, key: &str, member: Member) -> Result<(), BodyError> {
+    fn once(&mut self, bit: usize, key: &[u8], member: Member) -> Result<(), BodyError> {
         if self.seen >> bit & 1 == 1 {
             return Err(BodyError::Duplicate {
-                field: key.to_owned(),
+                field: String::from_utf8_lossy(key).into_owned(),
                 at: member.start,
             });
         }
@@ -162,98 +162,77 @@ impl Scan {
         field: Field,
     ) -> Result<(), BodyError> {
         let first = cursor.peek()?;
-        let at = cursor.at();
-        match (field, first) {
-            (
-                Field::Model | Field::Stream | Field::StreamOptions | Field::Rid | Field::Priority,
-                b'n',
-            ) => {
-                cursor.ignore()?;
-                match field {
-                    Field::StreamOptions => {
-                        self.facts.spans.stream_options = StreamOptions::Null(at, cursor.at());
-                    }
-                    Field::Rid => self
-                        .cutter
-                        .mark(member, cursor.at(), Some(Optional::Rid), true),
-                    Field::Priority => {
-                        self.cutter
-                            .mark(member, cursor.at(), Some(Optional::Priority), true);
-                    }
-                    _ => {}
-                }
-            }
-            (Field::Model, b'"') => {
-                let string = cursor.string()?;
-                self.facts.model = Some(cursor.decode(string).into_owned());
-            }
-            (Field::Model, _) => return wrong_type("model", "a string", at),
-            (Field::Stream, b't' | b'f') => self.facts.stream = cursor.boolean()? == Some(true),
-            (Field::Stream, _) => return wrong_type("stream", "true or false", at),
-            (Field::StreamOptions, b'{') => self.stream_options(cursor)?,
-            (Field::StreamOptions, _) => return wrong_type("stream_options", "an object", at),
-            (Field::N, _) => self.set_n(cursor.integer()?),
-            (Field::Limit | Field::OtherLimit, _) => self.set_limit(cursor.integer()?),
-            (Field::SamplingParams, _) => self.sampling_params(cursor)?,
-            (Field::Priority, _) => {
+        let mut optional = None;
+        match field {
+            Field::Model => self.facts.model = text(cursor, "model")?,
+            Field::Stream => self.facts.stream = flag(cursor, "stream")?,
+            Field::StreamOptions => self.stream_options(cursor)?,
+            Field::N => self.set_n(cursor.integer()?),
+            Field::Limit | Field::OtherLimit => self.set_limit(cursor.integer()?),
+            Field::SamplingParams => self.sampling_params(cursor)?,
+            Field::Priority => {
                 self.facts.priority = cursor.integer()?;
-                self.cutter
-                    .mark(member, cursor.at(), Some(Optional::Priority), false);
+                optional = Some(Optional::Priority);
             }
-            (Field::Rid, b'"') => {
-                let string = cursor.string()?;
-                self.facts.rid = Some(cursor.decode(string).into_owned());
-                self.cutter
-                    .mark(member, cursor.at(), Some(Optional::Rid), false);
+            Field::Rid => {
+                // A batch may have a list of them.
+                self.facts.rid = if first == b'"' {
+                    text(cursor, "rid")?
+                } else {
+                    ignored(cursor)?
+                };
+                optional = Some(Optional::Rid);
             }
-            (Field::Rid, _) => {
+            Field::DpRank | Field::OtherDpRank => {
                 cursor.ignore()?;
-                self.cutter
-                    .mark(member, cursor.at(), Some(Optional::Rid), false);
+                optional = Some(Optional::DpRank);
             }
-            (Field::DpRank | Field::OtherDpRank, _) => {
-                self.facts.spans.has_dp_rank |= first != b'n';
-                cursor.ignore()?;
-            }
-            (Field::Messages | Field::Input, _) => self.prompt.messages(cursor)?,
-            (Field::System, _) => self.prompt.system(cursor)?,
-            (Field::Tools, _) => self.prompt.tools(cursor)?,
-            (Field::Prompt | Field::Suffix | Field::TokenIds, _) => {
-                self.prompt.text_or_ids(cursor)?;
-            }
-            (Field::Media | Field::OtherMedia | Field::AudioMedia, _) => {
-                self.prompt.media(cursor)?;
-            }
+            Field::Messages | Field::Input => self.prompt.messages(cursor)?,
+            Field::System => self.prompt.system(cursor)?,
+            Field::Tools => self.prompt.tools(cursor)?,
+            Field::Prompt | Field::Suffix | Field::TokenIds => self.prompt.text_or_ids(cursor)?,
+            Field::Media | Field::OtherMedia | Field::AudioMedia => self.prompt.media(cursor)?,
+        }
+        if optional.is_some() {
+            self.cutter
+                .mark(member, cursor.at(), optional, first == b'n');
         }
         Ok(())
     }
 
     fn stream_options(&mut self, cursor: &mut Cursor<'_>) -> Result<(), BodyError> {
+        let first = cursor.peek()?;
+        let start = cursor.at();
+        if first == b'n' {
+            cursor.ignore()?;
+            self.facts.spans.stream_options = StreamOptions::Null(start, cursor.at());
+            return Ok(());
+        }
+        if first != b'{' {
+            return wrong_type("stream_options", "an object", start);
+        }
         let mut object = cursor.open_object()?;
         let open = cursor.at();
         let mut is_empty = true;
-        let mut found = None;
+        let mut asked = None;
         while let Some(member) = cursor.member(&mut object)? {
             is_empty = false;
-            if cursor.decode(member.key) != "include_usage" {
+            if *cursor.decode_bytes(member.key) != b"include_usage"[..] {
                 cursor.ignore()?;
                 continue;
             }
-            let first = cursor.peek()?;
-            let start = cursor.at();
-            if !matches!(first, b't' | b'f' | b'n') {
-                return wrong_type("stream_options.include_usage", "true or false", start);
-            }
-            if found.is_some() {
+            if asked.is_some() {
                 return Err(BodyError::Duplicate {
-                    field: "stream_options.include_usage".into(),
+                    field: "stream_options.include_usage".to_owned(),
                     at: member.start,
                 });
             }
-            self.facts.include_usage = cursor.boolean()? == Some(true);
-            found = Some((start, cursor.at()));
+            cursor.peek()?;
+            let start = cursor.at();
+            self.facts.include_usage = flag(cursor, "stream_options.include_usage")?;
+            asked = Some((start, cursor.at()));
         }
-        self.facts.spans.stream_options = match found {
+        self.facts.spans.stream_options = match asked {
             Some(_) if self.facts.include_usage => StreamOptions::Asks,
             Some((start, end)) => StreamOptions::Declines(start, end),
             None => StreamOptions::Silent { open, is_empty },
@@ -267,9 +246,9 @@ impl Scan {
             b'{' => {
                 let mut object = cursor.open_object()?;
                 while let Some(member) = cursor.member(&mut object)? {
-                    match &*cursor.decode(member.key) {
-                        "n" => self.set_n(cursor.integer()?),
-                        "max_new_tokens" => self.set_limit(cursor.integer()?),
+                    match &*cursor.decode_bytes(member.key) {
+                        b"n" => self.set_n(cursor.integer()?),
+                        b"max_new_tokens" => self.set_limit(cursor.integer()?),
                         _ => cursor.ignore()?,
                     }
                 }
@@ -318,7 +297,32 @@ impl Scan {
     }
 }
 
-fn wrong_type(field: &'static str, expected: &'static str, at: usize) -> Result<(), BodyError> {
+/// A string; none where it is null.
+fn text(cursor: &mut Cursor<'_>, field: &'static str) -> Result<Option<String>, BodyError> {
+    match cursor.peek()? {
+        b'"' => {
+            let string = cursor.string()?;
+            Ok(Some(cursor.decode(string).into_owned()))
+        }
+        b'n' => ignored(cursor),
+        _ => wrong_type(field, "a string", cursor.at()),
+    }
+}
+
+/// True, false, or null for false.
+fn flag(cursor: &mut Cursor<'_>, field: &'static str) -> Result<bool, BodyError> {
+    match cursor.peek()? {
+        b't' | b'f' | b'n' => Ok(cursor.boolean()? == Some(true)),
+        _ => wrong_type(field, "true or false", cursor.at()),
+    }
+}
+
+fn ignored<T>(cursor: &mut Cursor<'_>) -> Result<Option<T>, BodyError> {
+    cursor.ignore()?;
+    Ok(None)
+}
+
+fn wrong_type<T>(field: &'static str, expected: &'static str, at: usize) -> Result<T, BodyError> {
     Err(BodyError::WrongType {
         field,
         expected,

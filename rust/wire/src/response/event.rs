@@ -1,5 +1,7 @@
 //! What one document of an answer says: an SSE event's data, or a whole JSON body.
 
+use std::ops::Range;
+
 use crate::json::unescape;
 
 use super::node::Node;
@@ -76,6 +78,10 @@ pub(super) struct Event {
     pub(super) index: Option<u64>,
     /// Some text was generated.
     pub(super) has_text: bool,
+    /// Strings of generated text, empty ones too.
+    texts: u32,
+    /// Where the last of them stands in the piece that was read, if it stands there whole.
+    text: Option<Range<usize>>,
     pub(super) finish_reason: Option<String>,
     pub(super) status: Option<String>,
     pub(super) tools: Vec<String>,
@@ -132,10 +138,7 @@ impl Event {
     pub(super) fn string(&mut self, node: Node, kept: &[u8], length: usize) {
         match node {
             Node::Text => self.has_text |= length > 0,
-            Node::ToolName if length > 0 => {
-                self.has_text = true;
-                self.tools.push(unescape(kept));
-            }
+            Node::ToolName if length > 0 => self.tools.push(unescape(kept)),
             Node::FinishReason => self.finish_reason = Some(unescape(kept)),
             Node::Status => self.status = Some(unescape(kept)),
             Node::Id if !self.knows_id => {
@@ -163,6 +166,25 @@ impl Event {
             Node::ErrorCode => self.code = number(kept),
             _ => {}
         }
+    }
+
+    /// Where the string of generated text stands that has just ended.
+    pub(super) fn place_text(&mut self, place: Option<Range<usize>>) {
+        self.texts += 1;
+        self.text = place;
+    }
+
+    /// Where the only string of generated text stands, in a document that says nothing else.
+    pub(super) fn only_text(&self) -> Option<Range<usize>> {
+        let says_more = self.is_error()
+            || self.kind != Kind::Other
+            || self.finish_reason.is_some()
+            || self.status.is_some()
+            || self.weight_version.is_some()
+            || self.has_usage
+            || self.has_extension
+            || !self.tools.is_empty();
+        self.text.clone().filter(|_| self.texts == 1 && !says_more)
     }
 
     /// A number, `true`, `false` or `null` ends.

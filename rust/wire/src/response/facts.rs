@@ -92,6 +92,12 @@ impl ResponseFacts {
         }
     }
 
+    /// Takes in an event that said what the one before it said, but for its text.
+    pub(super) fn repeat(&mut self, has_text: bool) {
+        self.events += 1;
+        self.decoded_events += u64::from(has_text);
+    }
+
     /// The stream is over when every sequence that began has a finish reason.
     fn track_end(&mut self, event: &Event, is_finished: bool, dialect: Dialect) {
         let speaks = match dialect {

@@ -3,6 +3,7 @@
 mod event;
 mod facts;
 mod node;
+mod repeat;
 mod scanner;
 mod sse;
 mod walk;

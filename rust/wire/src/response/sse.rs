@@ -4,6 +4,8 @@
 //! an event, `data` lines of one event are joined by newlines, a line that begins with a colon is a
 //! comment, and a BOM may stand at the very start.
 
+use std::ops::Range;
+
 use memchr::memchr2;
 
 const BOM: &[u8] = &[0xEF, 0xBB, 0xBF];
@@ -20,22 +22,28 @@ enum Line {
     Other,
 }
 
-/// What comes next in a stream of events.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Token<'a> {
+impl Default for Line {
+    fn default() -> Self {
+        Self::Start(0)
+    }
+}
+
+/// What comes next in a stream of events. Offsets are into the piece that is read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Token {
     /// A piece of an event's data.
-    Data(&'a [u8]),
-    /// The event has ended, at this offset of the piece that was fed.
+    Data(Range<usize>),
+    /// The event's data goes on in another line.
+    LineBreak,
+    /// A blank line ended the event. Without data it is no event.
     End {
-        /// After its last byte.
-        at: usize,
-        /// It had data; without, it is no event.
+        /// It had data.
         has_data: bool,
     },
 }
 
 /// Where in a stream of events we are.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Lines {
     line: Line,
     /// Bytes of a BOM that were read; 3 when there is none to come.
@@ -47,13 +55,9 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub(super) fn new() -> Self {
-        Self {
-            line: Line::Start(0),
-            bom: 0,
-            after_cr: false,
-            has_data: false,
-        }
+    /// Whether a line begins here, of an event without data so far.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.line == Line::Start(0) && self.bom == BOM.len() && !self.after_cr && !self.has_data
     }
 
     /// Whether data came that no blank line has ended yet.
@@ -62,7 +66,7 @@ impl Lines {
     }
 
     /// Reads one token of the piece from `at`, which it moves on. None: the piece is used up.
-    pub(super) fn next<'a>(&mut self, piece: &'a [u8], at: &mut usize) -> Option<Token<'a>> {
+    pub(super) fn next(&mut self, piece: &[u8], at: &mut usize) -> Option<Token> {
         while let Some(&byte) = piece.get(*at) {
             if std::mem::take(&mut self.after_cr) && byte == b'\n' {
                 *at += 1;
@@ -80,7 +84,7 @@ impl Lines {
                         self.end_line(piece, at);
                         if is_blank {
                             let has_data = std::mem::take(&mut self.has_data);
-                            return Some(Token::End { at: *at, has_data });
+                            return Some(Token::End { has_data });
                         }
                     } else if byte == DATA[read] {
                         *at += 1;
@@ -99,20 +103,21 @@ impl Lines {
                     }
                     self.line = Line::Data;
                     if std::mem::replace(&mut self.has_data, true) {
-                        return Some(Token::Data(b"\n"));
+                        return Some(Token::LineBreak);
                     }
                 }
                 Line::Data | Line::Other => {
-                    let rest = &piece[*at..];
-                    let length = memchr2(b'\n', b'\r', rest);
-                    let text = &rest[..length.unwrap_or(rest.len())];
-                    *at += text.len();
+                    let start = *at;
+                    let rest = &piece[start..];
+                    let line = memchr2(b'\n', b'\r', rest);
+                    let end = start + line.unwrap_or(rest.len());
                     let is_data = self.line == Line::Data;
-                    if length.is_some() {
+                    *at = end;
+                    if line.is_some() {
                         self.end_line(piece, at);
                     }
-                    if is_data && !text.is_empty() {
-                        return Some(Token::Data(text));
+                    if is_data && end > start {
+                        return Some(Token::Data(start..end));
                     }
                 }
             }

@@ -110,7 +110,7 @@ impl Walk {
                 State::Value => self.value(byte, event),
                 State::Member => self.member(byte),
                 State::Colon => self.colon(byte),
-                State::Key | State::String => self.string(rest, event),
+                State::Key | State::String => self.string(bytes, at, event),
                 State::Scalar => self.scalar(rest, event),
                 State::Skip { open, close, depth } => self.skip(rest, open, close, depth),
                 State::SkipString { open, close, depth } => {
@@ -218,7 +218,8 @@ impl Walk {
     }
 
     /// Reads on in a key, or in a string that matters.
-    fn string(&mut self, rest: &[u8], event: &mut Event) -> usize {
+    fn string(&mut self, bytes: &[u8], at: usize, event: &mut Event) -> usize {
+        let rest = &bytes[at..];
         let (end, is_whole) = self.string_end(rest);
         let part = &rest[..end];
         let is_key = self.state == State::Key;
@@ -243,6 +244,9 @@ impl Walk {
             self.state = State::Colon;
         } else {
             event.string(self.node, token.bytes(part), length);
+            if self.node == Node::Text {
+                event.place_text((length == end).then_some(at..at + end));
+            }
             self.ended();
         }
         self.reuse(token);

@@ -1,0 +1,34 @@
+"""What the scheduler and the metrics are told when an exchange ends."""
+
+from typing import TYPE_CHECKING
+
+from thunder_router.relay.contract import Outcome, Ticket
+
+if TYPE_CHECKING:
+    from thunder_router._core import ResponseScanner
+
+__all__ = ["settle"]
+
+
+def settle(ticket: Ticket, outcome: Outcome, scanner: "ResponseScanner | None") -> None:
+    """Ends the ticket, with what the worker counted where the answer said it."""
+    if outcome == "cancelled":
+        ticket.cancelled()
+    elif outcome != "finished":
+        ticket.failed()
+    elif scanner is None:
+        ticket.finished(
+            prompt_tokens=None,
+            completion_tokens=None,
+            cached_tokens=None,
+            cached_host_tokens=None,
+            tools=(),
+        )
+    else:
+        ticket.finished(
+            prompt_tokens=scanner.prompt_tokens,
+            completion_tokens=scanner.completion_tokens,
+            cached_tokens=scanner.cached_tokens,
+            cached_host_tokens=scanner.cached_host_tokens,
+            tools=scanner.tools,
+        )

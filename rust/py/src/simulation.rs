@@ -1,0 +1,165 @@
+//! `simulate` for Python: a whole day in virtual time, in one call.
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::import_exception;
+use pyo3::prelude::*;
+use thunder_sim::cache::WritePolicy;
+use thunder_sim::cluster::{self, Report, RouterSpec, Spec};
+use thunder_sim::model::{Model, PRESETS};
+use thunder_sim::workload::{WORKLOADS, Workload};
+
+use crate::scheduler::SchedulerConfig;
+
+import_exception!(thunder_router.errors, ConfigError);
+
+/// Figures of the measured part of a simulated day.
+#[pyclass(frozen, get_all, module = "thunder_router._core")]
+pub(crate) struct SimulationReport {
+    steps: u64,
+    programs: u64,
+    steps_per_min: f64,
+    programs_per_hour: f64,
+    prompt_tokens: u64,
+    cached_device_tokens: u64,
+    cached_host_tokens: u64,
+    reusable_tokens: u64,
+    recomputed_tokens: u64,
+    generated_tokens: u64,
+    hit_rate: f64,
+    ideal_hit_rate: f64,
+    retractions: u64,
+    refused: u64,
+    pauses: u64,
+    hold_p50_ms: u64,
+    hold_p99_ms: u64,
+    hold_max_ms: u64,
+    first_token_p50_ms: u64,
+    first_token_p99_ms: u64,
+    turn_p50_ms: u64,
+    turn_p90_ms: u64,
+    turn_p99_ms: u64,
+}
+
+impl From<Report> for SimulationReport {
+    fn from(report: Report) -> Self {
+        Self {
+            steps: report.steps,
+            programs: report.programs,
+            steps_per_min: report.steps_per_min,
+            programs_per_hour: report.programs_per_hour,
+            prompt_tokens: report.prompt_tokens,
+            cached_device_tokens: report.cached_device_tokens,
+            cached_host_tokens: report.cached_host_tokens,
+            reusable_tokens: report.reusable_tokens,
+            recomputed_tokens: report.recomputed_tokens,
+            generated_tokens: report.generated_tokens,
+            hit_rate: report.hit_rate(),
+            ideal_hit_rate: report.ideal_hit_rate(),
+            retractions: report.retractions,
+            refused: report.refused,
+            pauses: report.pauses,
+            hold_p50_ms: report.hold_p50_ms,
+            hold_p99_ms: report.hold_p99_ms,
+            hold_max_ms: report.hold_max_ms,
+            first_token_p50_ms: report.first_token_p50_ms,
+            first_token_p99_ms: report.first_token_p99_ms,
+            turn_p50_ms: report.turn_p50_ms,
+            turn_p90_ms: report.turn_p90_ms,
+            turn_p99_ms: report.turn_p99_ms,
+        }
+    }
+}
+
+/// Names of the workloads whose distributions are known.
+#[pyfunction]
+pub(crate) fn workloads() -> Vec<&'static str> {
+    WORKLOADS.iter().map(|workload| workload.name).collect()
+}
+
+/// Plays one day in virtual time.
+#[pyfunction]
+#[pyo3(signature = (*, workload, model, router, workers, programs, seed, warmup_s, measured_s,
+    capacity_tokens, hicache_ratio, write_policy, page_tokens, sessions, releases, tool_factor,
+    max_tokens))]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "keyword-only in Python, each with its name"
+)]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    workload: &str,
+    model: &str,
+    router: &Bound<'_, PyAny>,
+    workers: usize,
+    programs: usize,
+    seed: u64,
+    warmup_s: u64,
+    measured_s: u64,
+    capacity_tokens: Option<u64>,
+    hicache_ratio: f64,
+    write_policy: &str,
+    page_tokens: u64,
+    sessions: bool,
+    releases: bool,
+    tool_factor: f64,
+    max_tokens: u64,
+) -> PyResult<SimulationReport> {
+    let workload =
+        Workload::named(workload).ok_or_else(|| unknown("workload", workload, &workloads()))?;
+    let models: Vec<&str> = PRESETS.iter().map(|model| model.name).collect();
+    let mut model = Model::preset(model)
+        .cloned()
+        .ok_or_else(|| unknown("model", model, &models))?;
+    if let Some(tokens) = capacity_tokens {
+        model.capacity_tokens = tokens;
+    }
+    let spec = Spec {
+        workload: *workload,
+        model,
+        workers,
+        programs,
+        router: router_spec(router)?,
+        seed,
+        warmup_s,
+        measured_s,
+        hicache_ratio,
+        write_policy: match write_policy {
+            "write_through" => WritePolicy::Through,
+            "write_back" => WritePolicy::Back,
+            other => {
+                return Err(unknown(
+                    "write policy",
+                    other,
+                    &["write_through", "write_back"],
+                ));
+            }
+        },
+        page_tokens,
+        sessions,
+        releases,
+        tool_factor,
+        max_tokens,
+    };
+    let report = py.detach(|| cluster::simulate(&spec));
+    report
+        .map(SimulationReport::from)
+        .map_err(|error| ConfigError::new_err(error.to_string()))
+}
+
+fn router_spec(router: &Bound<'_, PyAny>) -> PyResult<RouterSpec> {
+    if let Ok(config) = router.cast::<SchedulerConfig>() {
+        return Ok(RouterSpec::Core(config.get().0.clone()));
+    }
+    let name: &str = router.extract().map_err(|_| {
+        PyTypeError::new_err("router must be a SchedulerConfig or the name of a baseline")
+    })?;
+    match name {
+        "pinned" => Ok(RouterSpec::Pinned),
+        "cache_aware" => Ok(RouterSpec::CacheAware),
+        other => Err(unknown("baseline", other, &["pinned", "cache_aware"])),
+    }
+}
+
+fn unknown(what: &str, name: &str, known: &[&str]) -> PyErr {
+    ConfigError::new_err(format!("no {what} {name:?}; known: {}", known.join(", ")))
+}

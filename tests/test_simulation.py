@@ -1,0 +1,109 @@
+"""Simulated days: the settings' own scheduler, baselines, refusals."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from thunder_router import _core
+from thunder_router.config import SchedulingSettings
+from thunder_router.emulator.simulation import (
+    ROUTERS,
+    SimulationOptions,
+    SimulationReport,
+    models,
+    simulate,
+    workloads,
+)
+from thunder_router.errors import ConfigError
+
+SHORT = {"programs": 72, "warmup_s": 300, "measured_s": 600}
+
+
+def day(router: str, seed: int = 1, **changes: Any) -> SimulationReport:
+    """A short day of mini-SWE programs on one GLM-4.6 engine."""
+    options = SimulationOptions.model_validate(SHORT | changes)
+    return simulate(options, router, SchedulingSettings(), seed=seed)
+
+
+def figures(report: SimulationReport) -> list[Any]:
+    return [getattr(report, name) for name in dir(report) if not name.startswith("_")]
+
+
+def test_scheduling_gains_over_not_scheduling_on_the_same_programs() -> None:
+    pinned, adaptive = day("pinned"), day("adaptive")
+    assert adaptive.steps > 1.5 * pinned.steps
+    assert adaptive.hit_rate > 0.9 > pinned.hit_rate
+    assert adaptive.recomputed_tokens < pinned.recomputed_tokens / 4
+    assert adaptive.hold_max_ms > 0 == pinned.hold_max_ms
+    assert adaptive.steps_per_min == adaptive.steps / 10
+    assert adaptive.ideal_hit_rate >= adaptive.hit_rate
+
+
+def test_a_day_repeats_by_its_seed() -> None:
+    short = {"programs": 40, "measured_s": 120}
+    once = figures(day("adaptive", **short))
+    assert len(once) == 23
+    assert once == figures(day("adaptive", **short))
+    assert once != figures(day("adaptive", seed=2, **short))
+
+
+@pytest.mark.parametrize("workload", workloads())
+def test_every_workload_runs_behind_every_router(workload: str) -> None:
+    for router in ROUTERS:
+        report = day(router, workload=workload, warmup_s=30, measured_s=120, programs=30, workers=2)
+        assert report.steps > 0
+        assert report.refused == 0
+
+
+def test_every_model_runs_and_a_host_tier_is_used() -> None:
+    for model in models():
+        short: dict[str, Any] = {"programs": 12, "warmup_s": 0, "measured_s": 120}
+        assert day("pinned", model=model, **short).steps > 0
+    tight = day("pinned", capacity_tokens=200_000, hicache_ratio=4.0)
+    assert tight.cached_host_tokens > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"workload": "chess"}, "no workload"),
+        ({"model": "gpt-9"}, "no model"),
+        ({"router": "oracle"}, "no router"),
+        ({"page_size": 1_000_000}, "page_tokens"),
+    ],
+)
+def test_a_day_that_makes_no_sense_is_refused_by_name(
+    change: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        day(**({"router": "pinned"} | change))
+
+
+def test_options_keep_their_ranges_and_know_no_others() -> None:
+    for wrong in ({"workers": 0}, {"tool_factor": -1}, {"colour": "red"}):
+        with pytest.raises(ValidationError):
+            SimulationOptions.model_validate(wrong)
+
+
+def test_the_extension_refuses_a_router_that_is_neither_constants_nor_a_name() -> None:
+    options = SimulationOptions()
+    with pytest.raises(TypeError, match="router"):
+        _core.simulate(
+            workload=options.workload,
+            model=options.model,
+            router=5,  # type: ignore[arg-type]
+            workers=1,
+            programs=1,
+            seed=1,
+            warmup_s=0,
+            measured_s=1,
+            capacity_tokens=None,
+            hicache_ratio=0.0,
+            write_policy="write_through",
+            page_tokens=1,
+            sessions=False,
+            releases=True,
+            tool_factor=1.0,
+            max_tokens=1,
+        )
