@@ -9,9 +9,9 @@ certain size the file is set aside (`journal.jsonl.1` is the one before), and on
 A disk that is full or gone costs the journal, never a request.
 """
 
+import contextlib
 import json
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +75,7 @@ class Journal:
         self._size = 0
         try:
             self._set_aside()
-            self._file: IO[str] | None = self._begin()
+            self._file: IO[bytes] | None = self._begin()
         except OSError as error:
             raise ConfigError(f"journal.path: {error}") from error
 
@@ -92,18 +92,18 @@ class Journal:
     def flush(self) -> None:
         """Writes what was gathered."""
         pending, self._pending = self._pending, []
-        if self._file is None or not pending:
+        if self._file is None:
             return
-        text = "".join([encode((pool, *record)) + "\n" for pool, record in pending])
         try:
-            self._file.write(text)
+            for pool, record in pending:
+                line = encode((pool, *record)) + "\n"
+                self._size += self._file.write(line.encode("utf-8", "surrogatepass"))
+                if self._size >= self._max_bytes:
+                    self._file.close()
+                    self._set_aside()
+                    self._part += 1
+                    self._file = self._begin()
             self._file.flush()
-            self._size += len(text)
-            if self._size >= self._max_bytes:
-                self._file.close()
-                self._set_aside()
-                self._part += 1
-                self._file = self._begin()
         except OSError as error:
             self._give_up(error)
 
@@ -112,20 +112,18 @@ class Journal:
         self.flush()
         if self._file is not None:
             self._file.close()
-            self._file = None
+        self._file = None
 
-    def _begin(self) -> IO[str]:
+    def _begin(self) -> IO[bytes]:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        file = self._path.open("w", encoding="utf-8", errors="surrogatepass")
+        file = self._path.open("wb")
         head = {"format": FORMAT, "part": self._part, "scheduling": self._scheduling}
-        line = json.dumps(head, separators=(",", ":")) + "\n"
-        file.write(line)
-        self._size = len(line)
+        self._size = file.write(json.dumps(head, separators=(",", ":")).encode() + b"\n")
         return file
 
     def _set_aside(self) -> None:
-        """Every file moves on by one; the oldest goes."""
-        if not self._path.exists():
+        """Every file moves on by one; the oldest goes. What is no file of ours stays in place."""
+        if not self._path.is_file():
             return
         aged = [self._path, *(_aged(self._path, age) for age in range(1, self._files))]
         aged[-1].unlink(missing_ok=True)
@@ -137,7 +135,8 @@ class Journal:
         _LOG.error("journal_stopped path=%s error=%s", self._path, error)
         if self._file is not None:
             # What could not be written cannot be written by closing either.
-            os.close(self._file.detach().detach().detach())  # type: ignore[attr-defined]
+            with contextlib.suppress(OSError):
+                self._file.close()
         self._file = None
 
 
