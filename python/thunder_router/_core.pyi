@@ -693,6 +693,46 @@ class SimulationReport:
     turn_p90_ms: Final[int]
     turn_p99_ms: Final[int]
 
+@final
+class AgentTurn:
+    """One turn of a program, as pieces that are named by everything up to their end."""
+
+    @property
+    def prompt(self) -> list[tuple[int, int]]:
+        """Identity and tokens of each piece: shared prefix, task, then what was said since."""
+    @property
+    def answer(self) -> tuple[int, int]:
+        """Identity and tokens of the answer, as the next prompt will hold it."""
+    reusable_tokens: Final[int]
+    """Prompt tokens that a perfect cache would find."""
+    tool: Final[str | None]
+    """Kind of the tool that the answer calls; None at the end of the program."""
+    tool_us: Final[int]
+
+@final
+class AgentProgram:
+    """One agent program, turn by turn: the same ones that `simulate` plays.
+
+    `slot` and `ordinal` name it: the `ordinal`-th program of that place in the closed loop.
+    `midway` begins at a random turn, as the first of each slot do.
+
+    Raises:
+        ConfigError: no such workload.
+    """
+
+    def __new__(
+        cls,
+        *,
+        workload: str,
+        seed: int,
+        slot: int,
+        ordinal: int,
+        tool_factor: float,
+        midway: bool,
+    ) -> AgentProgram: ...
+    def turn(self) -> AgentTurn | None:
+        """The next turn; None once the program has ended."""
+
 def workloads() -> list[str]:
     """Names of the workloads whose distributions are known."""
 

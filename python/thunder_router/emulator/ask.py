@@ -79,7 +79,9 @@ def plan(
     script: Script,
     headers: Mapping[bytes, bytes],
 ) -> Ask:
-    """Decides the answer: scripted, stated (`emulate.output_tokens`), or drawn from the seed.
+    """Decides the answer: scripted, stated, or drawn from the seed.
+
+    The body may state `emulate.prompt_tokens`, `emulate.output_tokens` and `emulate.content`.
 
     Raises:
         BadRequestError: a field has a wrong type or an impossible value, or the prompt is longer
@@ -91,6 +93,9 @@ def plan(
     tokens = _count(stated, "prompt_tokens") or count_tokens(prompt.text, prompt.bytes_per_token)
     _check_sampling(body)
     max_tokens = _limit(prompt.max_tokens, tokens, options.context_length)
+    wording = stated.get("content")
+    if wording is not None and not isinstance(wording, str):
+        raise BadRequestError("emulate.content must be a string", "Bad Request")
     scripted = script.answer(prompt.last_message)
     draw = seeded(options.seed, prompt.text)
     finish_reason = "stop"
@@ -112,7 +117,9 @@ def plan(
             output = min(max_tokens, draw_length(draw, options.median_output_tokens))
         if output >= max_tokens:
             finish_reason = "length"
-        content = filler(draw, max(1, round(output * prompt.bytes_per_token)))
+        if wording is None:
+            wording = filler(draw, max(1, round(output * prompt.bytes_per_token)))
+        content = wording
     stream_options = body.get("stream_options") or {}
     if not isinstance(stream_options, Mapping):
         raise BadRequestError("stream_options must be an object", "Bad Request")

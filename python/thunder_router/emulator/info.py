@@ -85,7 +85,12 @@ def server_info(worker: Worker) -> dict[str, Any]:
         "frontend": "python",
         "launch_command": "thunder-router emulate",
         "hicache_object_layout": {"enabled": False},
-        "emulated": {"preset": options.preset, "speed": options.speed},
+        "emulated": {
+            "preset": options.preset,
+            "speed": options.speed,
+            # Late events make a fast emulation slower than it says: see that this stays small.
+            "event_lag_p99_s": worker.tally.event_lag.quantile(0.99),
+        },
     }
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Histogram", "Tally"]
 
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 40, 80, 160, 320, 640, 1280)
+_LAGS = tuple(0.001 * 1.25**step for step in range(48))
 _TOKENS = (100, 300, 500, 1e3, 2e3, 4e3, 8e3, 16e3, 32e3, 64e3, 128e3, 256e3)
 
 
@@ -26,6 +27,15 @@ class Histogram:
 
     def __post_init__(self) -> None:
         self.counts = [0] * (len(self.bounds) + 1)
+
+    def quantile(self, share: float) -> float:
+        """The least bound that so large a share of the values does not exceed; 0 without any."""
+        below, wanted = 0, share * sum(self.counts)
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            below += count
+            if below >= wanted:
+                return bound if below else 0.0
+        return float("inf")
 
     def observe(self, value: float) -> None:
         """Counts one value."""
@@ -50,6 +60,9 @@ class Tally:
     queue_time: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
     prompt_lengths: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
     output_lengths: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
+
+    event_lag: Histogram = field(default_factory=lambda: Histogram(_LAGS))
+    """How late the process heard of its engines' events, in virtual seconds."""
 
     def started(self, stream: bool) -> None:
         """A request was taken."""

@@ -240,6 +240,9 @@ class Worker:
 
     def _strike(self, rank: int) -> None:
         self._timers[rank] = None
+        due_us = self.engines[rank].next_event_us()
+        if due_us is not None:
+            self.tally.event_lag.observe(max(0.0, (self.now_us() - due_us) / 1e6))
         self._hear(self.engines[rank].advance(self.now_us()))
         self._wind(rank)
         if self.paused_at is not None and self._frozen is None:

@@ -26,7 +26,7 @@ mod _core {
     #[pymodule_export]
     use crate::scheduler::{Scheduler, SchedulerConfig};
     #[pymodule_export]
-    use crate::simulation::{SimulationReport, simulate, workloads};
+    use crate::simulation::{AgentProgram, AgentTurn, SimulationReport, simulate, workloads};
     #[pymodule_export]
     use crate::views::{ProgramView, WorkerView};
     #[pymodule_export]

@@ -1,4 +1,7 @@
-//! `simulate` for Python: a whole day in virtual time, in one call.
+//! `simulate` for Python: a whole day in virtual time, in one call; and the programs of such a day,
+//! for those who play them against workers over HTTP.
+
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::import_exception;
@@ -6,7 +9,7 @@ use pyo3::prelude::*;
 use thunder_sim::cache::WritePolicy;
 use thunder_sim::cluster::{self, Report, RouterSpec, Spec};
 use thunder_sim::model::{Model, PRESETS};
-use thunder_sim::workload::{WORKLOADS, Workload};
+use thunder_sim::workload::{Program, Turn, WORKLOADS, Workload};
 
 use crate::scheduler::SchedulerConfig;
 
@@ -67,6 +70,62 @@ impl From<Report> for SimulationReport {
             turn_p90_ms: report.turn_p90_ms,
             turn_p99_ms: report.turn_p99_ms,
         }
+    }
+}
+
+/// One turn of a program.
+#[pyclass(frozen, get_all, module = "thunder_router._core")]
+pub(crate) struct AgentTurn {
+    prompt: Vec<(u64, u64)>,
+    answer: (u64, u64),
+    reusable_tokens: u64,
+    tool: Option<&'static str>,
+    tool_us: u64,
+}
+
+/// One agent program, turn by turn.
+#[pyclass(frozen, module = "thunder_router._core")]
+pub(crate) struct AgentProgram(Mutex<Program>);
+
+#[pymethods]
+impl AgentProgram {
+    #[new]
+    #[pyo3(signature = (*, workload, seed, slot, ordinal, tool_factor, midway))]
+    fn new(
+        workload: &str,
+        seed: u64,
+        slot: u64,
+        ordinal: u64,
+        tool_factor: f64,
+        midway: bool,
+    ) -> PyResult<Self> {
+        let workload =
+            Workload::named(workload).ok_or_else(|| unknown("workload", workload, &workloads()))?;
+        let mut program = Program::new(workload, seed, &[slot, ordinal], tool_factor);
+        if midway {
+            program.begin_midway();
+        }
+        Ok(Self(Mutex::new(program)))
+    }
+
+    fn turn(&self) -> Option<AgentTurn> {
+        let mut program = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Turn {
+            prompt,
+            conversation,
+            reusable_tokens,
+            tool,
+            tool_us,
+            ..
+        } = program.turn()?;
+        let answer = conversation.last()?;
+        Some(AgentTurn {
+            prompt: prompt.iter().map(|span| (span.id, span.tokens)).collect(),
+            answer: (answer.id, answer.tokens),
+            reusable_tokens,
+            tool,
+            tool_us,
+        })
     }
 }
 
