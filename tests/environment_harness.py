@@ -65,7 +65,8 @@ class Harness:
             yield environments
 
     async def turn(self, environments: Environments, seconds: float) -> None:
-        """Turns the clock, and lets the ledger notice."""
+        """Turns the clock once all is told, and lets the ledger notice."""
+        await settled(environments)
         self.clock.now_ms += round(seconds * 1000)
         environments.tell(Tick())
         await settled(environments)

@@ -95,7 +95,8 @@ class PrivateEngine:
 
     def used_bytes(self) -> int:
         """Bytes in its layer store, as the file system counts them."""
-        out = _run("du", "-s", "--block-size=1", str(self.data / "overlay2"))
+        # Not across file systems: running containers' root folders are mounted in there.
+        out = _run("du", "-sx", "--block-size=1", str(self.data / "overlay2"))
         return int(out.split()[0])
 
     def _signal(self, number: signal.Signals) -> None:

@@ -49,8 +49,8 @@ class Books:
         self.pressed = False
         self.flying: set[str] = set()
         """Keys with a step or a recheck under way. Not durable: nothing flies after a restart."""
-        self.execs: dict[str, set[str]] = {}
-        """Running execs by container id."""
+        self.execs: dict[str, dict[str, int]] = {}
+        """Running execs by container id: when each began."""
         self.held_by: dict[str, str | None] = {}
         """Program by claim; None once two programs raised it: then it binds neither."""
         self.unclaimed: dict[str, dict[str, Sighting]] = {}
@@ -64,6 +64,8 @@ class Books:
         self.prepare_ms: dict[str, deque[int]] = {}
         """Recent times from planned to ready, by image."""
         self.tally: Counter[str] = Counter()
+        self.spent_ms: Counter[str] = Counter()
+        """Milliseconds that preparing, teardown and tools took, all together."""
         self.not_before_ms = 0
         """Nobody is given up before: after a restart programs get time to show themselves."""
         self._by_owner: dict[Owner, dict[str, None]] = {}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 import aiohttp
+from yarl import URL
 
 from thunder_router.environment_settings import HookSettings
 from thunder_router.environments.events import Ended, Outcome, Step
@@ -69,7 +70,7 @@ async def _call(hook: HookSettings, run: Resource) -> Ended:
     async with (
         aiohttp.ClientSession() as session,
         session.request(
-            hook.method, url, json=body, headers=headers, allow_redirects=False
+            hook.method, URL(url, encoded=True), json=body, headers=headers, allow_redirects=False
         ) as answer,
     ):
         status = answer.status

@@ -149,15 +149,18 @@ class Ledger:
         resource = books.known(Kind.CONTAINER, event.container)
         if resource is None:
             return
-        running = books.execs.setdefault(event.container, set())
+        running = books.execs.setdefault(event.container, {})
         match event:
             case events.ExecStarted():
-                running.add(event.exec_id)
+                running[event.exec_id] = now_ms
                 preparing.came(books, resource)
             case events.ExecEnded(exec_id=None):
                 running.clear()
             case events.ExecEnded(exec_id=str(exec_id)):
-                running.discard(exec_id)
+                began_ms = running.pop(exec_id, None)
+                if began_ms is not None:
+                    books.tally["tools"] += 1
+                    books.spent_ms["tools"] += now_ms - began_ms
         lifetimes.lived(books, resource.owner.program, now_ms)
         freezing.settle(books, books.programs[resource.owner.program], now_ms)
 

@@ -112,7 +112,9 @@ def advance(books: Books, resource: Resource, now_ms: int) -> None:
     spec = resource.spec
     assert spec is not None, "only environments with a spec are prepared"
     if resource.state is State.PLANNED:
-        if books.pressed or len(books.ahead) >= books.settings.prepare.ahead:
+        full = len(books.ahead) >= books.settings.prepare.ahead
+        # One that its program stands before is not ahead of anything.
+        if books.pressed or (full and not resource.used):
             return
         resource = moved(resource, State.PULLING, now_ms, started_ms=now_ms)
         books.put(resource)
@@ -135,7 +137,7 @@ def came(books: Books, resource: Resource) -> None:
 
 def plan(books: Books, now_ms: int) -> None:
     """Begins what is planned, as far as there is room ahead."""
-    if len(books.ahead) >= books.settings.prepare.ahead or books.pressed:
+    if books.pressed:
         return
     for key in list(books.planned):
         advance(books, books.resources[key], now_ms)
@@ -186,6 +188,7 @@ def _ready(books: Books, resource: Resource, now_ms: int) -> None:
         now_ms - (resource.started_ms or now_ms)
     )
     books.tally["prepared"] += 1
+    books.spent_ms["preparing"] += now_ms - (resource.started_ms or now_ms)
     images.used(books, resource.spec.image, now_ms)
     program = books.programs[resource.owner.program]
     moments.told(books, program, "ready", now_ms)

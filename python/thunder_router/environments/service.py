@@ -34,7 +34,7 @@ from thunder_router.environments.janitor import Janitor
 from thunder_router.environments.ledger import Ledger
 from thunder_router.environments.performer import Performer
 from thunder_router.environments.prepare import Preparer
-from thunder_router.environments.records import Image, Kind, Owner, Resource, Spec
+from thunder_router.environments.records import Image, Kind, Resource, Spec
 from thunder_router.environments.store import Store
 from thunder_router.environments.view import EnvironmentView, Status, environment_view, status_view
 from thunder_router.environments.watch import Watch
@@ -194,9 +194,13 @@ class Environments:
         """The program has come to its environment."""
         self.tell(events.EnvironmentUsed(program))
 
+    def allows(self, image: str) -> bool:
+        """Whether containers may be made from this image."""
+        return preparing.allowed(self._settings.images.allow, image)
+
     def prefetch(self, image: str) -> bool:
         """Announces an image. False: it is not an allowed one."""
-        if not preparing.allowed(self._settings.images.allow, image):
+        if not self.allows(image):
             return False
         self.tell(events.ImageWanted(image))
         return True
@@ -204,6 +208,11 @@ class Environments:
     def reconcile(self) -> None:
         """Compares the books with the engine now."""
         self._watch.relist()
+
+    def collect(self) -> None:
+        """Removes every image that may go, full disk or not, and compares books and engine."""
+        self.tell(events.EvictionPlanned(tuple(image.ref for image in self.evictable())))
+        self.reconcile()
 
     # === looking ===
 
@@ -303,7 +312,3 @@ class Environments:
             for program in list(self._ledger.books.programs.values()):
                 if program.process is not None and not processes.runs(program.process):
                     self.tell(events.ProcessGone(program.id, program.process))
-
-    def owners(self) -> list[Owner]:
-        """Everyone who owns something."""
-        return self._ledger.books.owners()

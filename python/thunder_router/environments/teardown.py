@@ -80,6 +80,7 @@ def removed(books: Books, resource: Resource, event: Ended, now_ms: int) -> None
     match event.outcome:
         case Outcome.DONE | Outcome.MISSING:
             books.tally[f"removed_{resource.kind}"] += 1
+            books.spent_ms["teardown"] += now_ms - resource.since_ms
             books.drop(resource)
         case Outcome.REFUSED if resource.kind is Kind.HOOK:
             books.tally["hooks_failed"] += 1

@@ -51,6 +51,8 @@ class Status:
     disk_pressed: bool
     tally: dict[str, int]
     """Counters since start."""
+    spent_s: dict[str, float]
+    """Seconds since start that preparing, teardown and tools took."""
 
 
 def environment_view(books: Books, program_id: str) -> EnvironmentView:
@@ -93,4 +95,5 @@ def status_view(books: Books, room: Room | None, journal_error: str | None) -> S
         disk_ratio=None if room is None else round(room.ratio, 4),
         disk_pressed=books.pressed,
         tally=dict(books.tally),
+        spent_s={what: ms / 1000 for what, ms in books.spent_ms.items()},
     )
