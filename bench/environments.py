@@ -134,7 +134,7 @@ class Bench:
             "journal": folder / "journal.db",
             "startup_grace_s": 0,
             "docker": DockerSettings(host=self.engine.host),
-            "images": ImageSettings(allow=(f"{host}/*",), min_idle_s=1, prefetch_window_s=0),
+            "images": ImageSettings(allow=(f"{host}/*",), min_idle_s=1, prefetch_window_s=5),
             "disk": DiskSettings(high=1, reserve_bytes=0),
         }
         settings = EnvironmentSettings(**(defaults | changes))
