@@ -96,6 +96,9 @@ def test_work_that_goes_on_after_not_ready_means_leaving() -> None:
         pytest.param([(500.0, (7,))] * 12, id="frozen"),
         pytest.param([(500.0 + n / 4, None) for n in range(40)], id="idle and fresh"),
         pytest.param([(500.0 + n / 4, (7,)) for n in range(40)], id="fresh, and nothing is done"),
+        pytest.param(
+            [(500.0 + n / 4, (n,) if n % 2 else None) for n in range(40)], id="idle in between"
+        ),
         pytest.param([(500.0, (7,)), (501.0, (8,)), (501.25, None)], id="one late snapshot"),
         pytest.param(
             [(500.0, (7,)), (620.0, (8,)), (620.25, (9,))], id="continued, readiness not asked yet"
@@ -337,6 +340,30 @@ def test_with_priorities_a_gauge_counts_once_and_not_per_priority() -> None:
     body = (CAPTURES / "sglang-0.5.23-full" / "metrics_overload.body").read_bytes()
     assert sglang.gauges(body).ranks[0].waiting == 4
     assert sglang.gauges(body).ranks[0].running == 1
+
+
+def test_a_gauge_is_that_of_the_first_shard_over_all_priorities() -> None:
+    body = b"""
+sglang:num_queue_reqs{priority="7",tp_rank="0",pp_rank="0"} 3
+sglang:num_queue_reqs{priority="",tp_rank="1",pp_rank="0"} 8
+sglang:num_queue_reqs{priority="",tp_rank="0",pp_rank="0"} 4
+sglang:num_queue_reqs{priority="",tp_rank="0",pp_rank="1"} 9
+sglang:num_queue_reqs{dp_rank="1",tp_rank="0"} 1
+"""
+    ranks = sglang.gauges(body).ranks
+    assert {rank: gauges.waiting for rank, gauges in ranks.items()} == {0: 4, 1: 1}
+
+
+def test_the_older_load_page_counts_waiting_requests_in_and_their_prompts_too() -> None:
+    lines = sglang.get_load(
+        b'[{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2,"num_tokens":900},'
+        b'{"dp_rank":1,"num_reqs":3,"num_waiting_reqs":0,"num_tokens":700}]'
+    )
+    assert lines is not None
+    assert [(n.running, n.waiting, n.in_flight_tokens) for n in lines] == [
+        (3, 2, None),
+        (3, 0, 700),
+    ]
 
 
 def test_a_readings_age_is_counted_from_when_it_was_read() -> None:

@@ -125,6 +125,17 @@ async def test_a_restart_within_a_flap_empties_the_cache_in_the_books() -> None:
         assert h.ear.take() == [("unready", 0), ("up", 0, 0), ("flushed", 0)]
 
 
+async def test_a_worker_that_comes_back_with_fewer_ranks_loses_the_others() -> None:
+    fake = worker("sglang-0.5.23-dp2")
+    async with house({A: fake}) as h:
+        h.ear.take()
+        fake.capture = "sglang-0.5.23-radix"
+        fake.prefilled = 0
+        await h.clock.advance(2)
+        assert h.ear.take() == [("flushed", 0), ("down", 0), ("up", 0, 0), ("flushed", 0)]
+        assert h.registry.endpoint(0).ranks == 1
+
+
 async def test_a_restart_too_quick_to_be_seen_shows_in_a_counter_that_went_back() -> None:
     fake = worker()
     async with house({A: fake}) as h:
@@ -360,6 +371,21 @@ async def test_an_open_circuit_withholds_work_until_one_probe_of_our_own_succeed
         await h.clock.advance(11)
         assert fake.paths().count("/health_generate") == 2
         assert h.ear.take() == [("up", 0, 0)]
+
+
+@pytest.mark.parametrize("busy", ["silent", "unready"])
+async def test_a_probe_that_meets_a_busy_worker_is_sent_again_after_the_same_wait(
+    busy: str,
+) -> None:
+    fake = worker()
+    async with house({A: fake}, breaker_failures=1, breaker_open_s=10) as h:
+        if busy == "silent":
+            fake.hanging = {"/health_generate"}
+        else:
+            fake.statuses["/health_generate"] = (503, b"")
+        h.registry.faulted(0, "reset")
+        await h.clock.advance(48)
+        assert fake.paths().count("/health_generate") in (3, 4)
 
 
 async def test_time_outs_of_requests_never_open_the_circuit() -> None:
