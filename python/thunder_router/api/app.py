@@ -33,6 +33,7 @@ from thunder_router.relay.serve import RelayServer
 from thunder_router.scheduling.clock import LoopClock
 from thunder_router.scheduling.driver import Driver
 from thunder_router.scheduling.programs import Programs
+from thunder_router.workers import kubernetes
 from thunder_router.workers.clock import MonotonicClock
 from thunder_router.workers.discovery import Discovery, rosters_of
 from thunder_router.workers.http import AiohttpClient
@@ -132,6 +133,8 @@ def compose(settings: Settings) -> Router:
             stack.callback(driver.close)
             stack.enter_context(keeping.running(loop, driver, worker_name))
             rosters = rosters_of(settings.workers)
+            if settings.workers.kubernetes_selector is not None:
+                rosters.append(await kubernetes.connect(settings.workers))
             if rosters:
                 discovery = Discovery(
                     registry, rosters, time, settings.workers.discovery_interval_s

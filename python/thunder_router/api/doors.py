@@ -1,14 +1,10 @@
 """The worker registry as the relay wants it: where workers listen, and what they must not get."""
 
-from typing import Literal
-
 from thunder_router.relay.contract import Endpoint, Fault
 from thunder_router.workers import endpoint as known
 from thunder_router.workers.registry import Registry
 
 __all__ = ["Doors"]
-
-_Dropped = Literal["session_id", "rid", "priority"]
 
 
 class Doors:
@@ -37,13 +33,6 @@ class Doors:
 
 
 def _for_relay(endpoint: known.Endpoint) -> Endpoint:
-    """Fields that an engine does not know are cut; of one that has not been asked yet, none is."""
-    knows: dict[_Dropped, bool] = {
-        "session_id": endpoint.knows_session,
-        "rid": endpoint.aborts_by_rid,
-        "priority": endpoint.knows_priority,
-    }
-    asked = any(knows.values())
     return Endpoint(
         host=endpoint.host,
         port=endpoint.port,
@@ -52,6 +41,6 @@ def _for_relay(endpoint: known.Endpoint) -> Endpoint:
         host_header=endpoint.host_header,
         authorization=endpoint.authorization,
         ranks=endpoint.ranks,
-        drops=tuple(field for field, known_here in knows.items() if asked and not known_here),
+        drops=endpoint.drops,
         aborts_by_rid=endpoint.aborts_by_rid,
     )
