@@ -60,6 +60,16 @@ async def test_every_recorded_engine_gets_a_screen() -> None:
     assert "sk-" not in screen
 
 
+async def test_a_row_of_large_numbers_fits_a_terminal() -> None:
+    clock, network, out = TurnedClock(), Network(), io.StringIO()
+    network.place("http://w", FakeWorker(clock, capacity=1_390_512, running=300))
+    console = Console(file=out, width=80)
+    await examine(["http://w"], WorkerSettings(), network, clock, console)
+    (row,) = [line for line in out.getvalue().splitlines() if "1.391M" in line]
+    assert "…" not in row
+    assert "300" in row
+
+
 async def test_a_dead_worker_and_a_wrong_key_are_told_and_fail_the_run() -> None:
     code, screen = await doctor("sglang-0.5.23-radix", None, api_key="sk-x", expected_key="sk-y")
     assert code == 1

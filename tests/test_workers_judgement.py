@@ -318,6 +318,12 @@ def test_an_unknown_family_costs_what_the_engine_measured_itself() -> None:
     assert [costs_of(report, ENTRY).prefill_us_per_token for report in reports] == [50.0, 12.0]
 
 
+def test_a_known_family_keeps_its_constants_whatever_the_engine_measured() -> None:
+    measured = Reading(12.0, Source.LOADS, 0.0)
+    report = WorkerReport(models=(ModelReport("GLM-4.7", None),), prefill_us_per_token=measured)
+    assert costs_of(report, ENTRY) == Costs(50.0, 1.0, 1.05)
+
+
 # --- readings ----------------------------------------------------------------------------------
 
 

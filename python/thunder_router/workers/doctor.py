@@ -128,7 +128,14 @@ def _number(reading: Reading[int] | None) -> str:
     """The value; `?` where nobody said, `~` where it may be out of date."""
     if reading is None:
         return "?"
-    return f"{'~' if reading.stale else ''}{reading.value:,}"
+    return ("~" if reading.stale else "") + _short(reading.value)
+
+
+def _short(tokens: int) -> str:
+    """Four digits, so that a row fits an 80-column terminal; `/workers` has them all."""
+    if tokens < 10_000:
+        return f"{tokens:,}"
+    return f"{tokens / 1e3:.4g}k" if tokens < 1_000_000 else f"{tokens / 1e6:.4g}M"
 
 
 _MARKS = {
