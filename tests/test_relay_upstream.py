@@ -101,7 +101,7 @@ def play(parts: list[bytes], *, bodiless: bool = False, closes: bool = True) -> 
             connection.data_received(part)
         kept = bool(home.parked) and not line.closed
         status, reason = connection.status, connection.reason
-        headers, trailers = list(connection.headers), list(connection.trailers)
+        headers, trailers = list(connection.lines), list(connection.trailers)
         if closes:
             connection.connection_lost(None)
         return Outcome(
@@ -174,9 +174,8 @@ def answers(draw: st.DrawFn) -> Answer:
         body = payload = b""
     head = b"".join(b"%b: %b\r\n" % line for line in headers)
     data = interim + b"HTTP/1.1 %d %b\r\n" % (status, reason) + head + b"\r\n" + payload
-    lower = [(name.lower(), value) for name, value in headers]
     kept = framing != "close"
-    return Answer(data, Outcome(status, reason, lower, body, True, trailers, None, kept))
+    return Answer(data, Outcome(status, reason, headers, body, True, trailers, None, kept))
 
 
 @settings(deadline=None, max_examples=100)
@@ -186,13 +185,13 @@ def test_any_split_of_an_answer_gives_that_answer(answer: Answer, where: list[in
 
 
 @settings(deadline=None, max_examples=200)
-@given(answers(), st.binary(min_size=1, max_size=40), cuts)
+@given(answers(), st.binary(min_size=1, max_size=40).filter(lambda b: b.strip(b"\r\n")), cuts)
 def test_what_follows_an_answer_belongs_to_nobody(
     answer: Answer, surplus: bytes, where: list[int]
 ) -> None:
     if not answer.expected.kept:
         return  # ends with the connection: nothing can follow it
-    # A worker that speaks without being asked cannot be trusted with another request.
+    # Empty lines do no harm. A worker that speaks without being asked cannot be trusted with another request.
     outcome = play([*split(answer.data, where)[:-1], split(answer.data, where)[-1] + surplus])
     answer.expected.kept = False
     assert outcome == answer.expected

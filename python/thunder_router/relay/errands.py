@@ -38,8 +38,8 @@ async def abort_request(lane: Lane, pool: Pool, rid: str, *, timeout_s: float = 
     body = json.dumps({"rid": rid}).encode()
     request = Request()
     request.method, request.target = b"POST", b"/abort_request"
-    request.names.append(b"Content-Type")
-    request.headers.append((b"content-type", b"application/json"))
+    request.lines.append((b"Content-Type", b"application/json"))
+    request.seal()
     head = request_head(
         request, lane.endpoint, rank=0, length=len(body), own_credentials=True, request_id=None
     )

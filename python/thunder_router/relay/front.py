@@ -93,6 +93,7 @@ class Front(asyncio.Protocol):
         self._read_timeout_s = relay.settings.request_read_timeout_s
         self._incoming: Request | None = None  # being read
         self._in_head = False
+        self._declining = False  # the request offered another protocol
         self._fruitless = 0  # bytes since anything came of them
         self._serving: Request | None = None  # whose answer is next
         self._exchange: Exchange | None = None
@@ -145,11 +146,7 @@ class Front(asyncio.Protocol):
         request = self._incoming
         assert request is not None
         self._start_parser()
-        lines = [
-            b"%b: %b\r\n" % (name, value)
-            for name, (lower, value) in zip(request.names, request.headers, strict=True)
-            if lower != b"upgrade"
-        ]
+        lines = [b"%b: %b\r\n" % line for line in request.lines if line[0].lower() != b"upgrade"]
         start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
         self.data_received(b"".join((start, *lines, b"\r\n", rest)))
 
@@ -208,8 +205,7 @@ class Front(asyncio.Protocol):
         """A header. Trailers end here: the body is passed on with its length."""
         request = self._incoming
         if self._in_head and request is not None:
-            request.names.append(name)
-            request.headers.append((name.lower(), value))
+            request.lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is read."""
@@ -221,9 +217,10 @@ class Front(asyncio.Protocol):
         parser = self._parser
         request.method = parser.get_method()
         request.target = origin_form(request.target)
-        request.fields = dict(request.headers)
+        request.seal()
         request.http10 = parser.get_http_version() != "1.1"
-        if parser.should_upgrade():
+        self._declining = parser.should_upgrade()
+        if self._declining:
             return
         request.keep_alive = not request.http10 and parser.should_keep_alive()
         if len(request.headers) > _HEADERS_LIMIT:
@@ -259,7 +256,7 @@ class Front(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """A request is read whole."""
         request = self._incoming
-        if self._deaf or request is None or self._parser.should_upgrade():
+        if self._deaf or request is None or self._declining:
             return
         self._fruitless = 0
         request.complete = True

@@ -38,7 +38,7 @@ class Guest(HttpToolsProtocol):
         """Takes the head, as it was sent."""
         version = b"1.0" if request.http10 else b"1.1"
         parts = [request.method, b" ", request.target, b" HTTP/", version, b"\r\n"]
-        for name, (_, value) in zip(request.names, request.headers, strict=True):
+        for name, value in request.lines:
             parts += (name, b": ", value, b"\r\n")
         parts.append(b"\r\n")
         self.data_received(b"".join(parts))

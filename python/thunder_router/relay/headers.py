@@ -11,10 +11,10 @@ from typing import Final
 from thunder_router.relay.contract import Endpoint
 from thunder_router.relay.request import Request
 
-__all__ = ["Fields", "answer_head", "request_head", "status_line"]
+__all__ = ["Lines", "answer_head", "request_head", "status_line"]
 
-Fields = Sequence[tuple[bytes, bytes]]
-"""Header names in lower case and values as received, in order, repeats included."""
+Lines = Sequence[tuple[bytes, bytes]]
+"""Headers as received: name and value, in order, repeats included."""
 
 _HOP: Final = frozenset(
     {
@@ -63,7 +63,7 @@ def request_head(
         own_credentials: The client's credentials were for the router, not for the worker.
         request_id: Sent as `X-Request-Id`; None where the client sent its own.
     """
-    drop = _without_listed(_REQUEST_ONLY_HERE, request.fields, request.headers)
+    drop = _without_listed(_REQUEST_ONLY_HERE, request.fields, request.lines)
     parts = [request.method, b" ", endpoint.prefix, request.target]
     parts += (b" HTTP/1.1\r\nHost: ", endpoint.host_header, b"\r\n")
     if endpoint.authorization is not None:
@@ -74,8 +74,8 @@ def request_head(
     if endpoint.ranks > 1:
         drop = drop | {b"x-data-parallel-rank"}
         parts.append(b"X-Data-Parallel-Rank: %d\r\n" % rank)
-    for (lower, value), name in zip(request.headers, request.names, strict=True):
-        if lower not in drop:
+    for name, value in request.lines:
+        if name.lower() not in drop:
             parts += (name, b": ", value, b"\r\n")
     if request_id is not None:
         parts += (b"X-Request-Id: ", request_id, b"\r\n")
@@ -88,8 +88,8 @@ def request_head(
 def answer_head(
     status: int,
     reason: bytes,
-    names: Sequence[bytes],
-    fields: Fields,
+    lines: Lines,
+    fields: Mapping[bytes, bytes],
     *,
     measured: bool,
     chunked: bool,
@@ -101,20 +101,19 @@ def answer_head(
     Args:
         status: As the worker said.
         reason: The worker's own phrase.
-        names: Header names with their case, parallel to `fields`.
-        fields: The worker's headers.
+        lines: The worker's headers.
+        fields: The same by name in lower case.
         measured: The worker's `Content-Length`, if any, holds.
         chunked: The body is sent in chunks.
         closes: The connection ends with this answer.
         request_id: Told where the worker did not tell it itself.
     """
-    known = dict(fields)
-    drop = _without_listed(_HOP if measured else _UNFRAMED, known, fields)
+    drop = _without_listed(_HOP if measured else _UNFRAMED, fields, lines)
     parts = [b"HTTP/1.1 %d " % status, reason, b"\r\n"]
-    for (lower, value), name in zip(fields, names, strict=True):
-        if lower not in drop:
+    for name, value in lines:
+        if name.lower() not in drop:
             parts += (name, b": ", value, b"\r\n")
-    if b"x-request-id" not in known:
+    if b"x-request-id" not in fields:
         parts += (b"x-request-id: ", request_id, b"\r\n")
     if chunked:
         parts.append(b"Transfer-Encoding: chunked\r\n")
@@ -128,12 +127,12 @@ def status_line(status: int) -> bytes:
 
 
 def _without_listed(
-    drop: frozenset[bytes], known: Mapping[bytes, bytes], fields: Fields
+    drop: frozenset[bytes], fields: Mapping[bytes, bytes], lines: Lines
 ) -> frozenset[bytes]:
     """`drop`, and what `Connection` lists on top of it."""
-    if known.get(b"connection", b"close") in _PLAIN_CONNECTION and len(known) == len(fields):
+    if fields.get(b"connection", b"close") in _PLAIN_CONNECTION and len(fields) == len(lines):
         return drop  # as nearly always
-    for lower, value in fields:
-        if lower == b"connection":
+    for name, value in lines:
+        if name.lower() == b"connection":
             drop = drop | {token.strip().lower() for token in value.split(b",")}
     return drop

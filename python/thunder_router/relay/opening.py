@@ -37,7 +37,7 @@ class Opening:
     def __init__(
         self, connection: Upstream, dialect: "Dialect | None", facts: "RequestFacts | None"
     ) -> None:
-        fields = dict(connection.headers)
+        fields = connection.fields
         self.status = connection.status
         self.sse = fields.get(b"content-type", b"").startswith(b"text/event-stream")
         self.scanner: ResponseScanner | None = None

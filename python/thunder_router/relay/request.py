@@ -12,8 +12,8 @@ class Request:
     Attributes:
         method: In upper case.
         target: Path and query.
-        names: Header names as sent.
-        headers: Header names in lower case and values, in order; parallel to `names`.
+        lines: Headers as sent: name and value, in order.
+        headers: The same with names in lower case.
         fields: The same as a mapping; of repeats, the last.
         http10: The client speaks HTTP/1.0, or anything that is not 1.1: it cannot take chunks.
         keep_alive: The client wants its connection kept.
@@ -32,8 +32,8 @@ class Request:
         "headers",
         "http10",
         "keep_alive",
+        "lines",
         "method",
-        "names",
         "pieces",
         "problem",
         "route",
@@ -44,7 +44,7 @@ class Request:
     def __init__(self) -> None:
         self.method = b""
         self.target = b""
-        self.names: list[bytes] = []
+        self.lines: list[tuple[bytes, bytes]] = []
         self.headers: list[tuple[bytes, bytes]] = []
         self.fields: dict[bytes, bytes] = {}
         self.http10 = False
@@ -55,6 +55,11 @@ class Request:
         self.complete = False
         self.answered = False
         self.problem: Problem | None = None
+
+    def seal(self) -> None:
+        """The head is read: its headers can be looked up."""
+        self.headers = [(name.lower(), value) for name, value in self.lines]
+        self.fields = dict(self.headers)
 
     @property
     def chunked(self) -> bool:

@@ -53,8 +53,8 @@ class Upstream(asyncio.Protocol):
     Attributes:
         status: Of the answer being received.
         reason: The phrase beside it.
-        names: Its header names as sent.
-        headers: Its header names in lower case and values, in order; parallel to `names`.
+        lines: Its headers as sent: name and value, in order.
+        fields: The same by name in lower case; of repeats, the last.
         trailers: Lines after a chunked body.
         uses: Requests sent on this connection so far.
     """
@@ -77,8 +77,8 @@ class Upstream(asyncio.Protocol):
         """Gets ready for the next answer."""
         self.status = 0
         self.reason = b""
-        self.names: list[bytes] = []
-        self.headers: list[tuple[bytes, bytes]] = []
+        self.lines: list[tuple[bytes, bytes]] = []
+        self.fields: dict[bytes, bytes] = {}
         self.trailers: list[tuple[bytes, bytes]] = []
         self._pieces.clear()
         self._bodiless = bodiless
@@ -214,8 +214,7 @@ class Upstream(asyncio.Protocol):
         elif self._headed:
             self.trailers.append((name, value))
         else:
-            self.names.append(name)
-            self.headers.append((name.lower(), value))
+            self.lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is read; 1xx answers are not what we wait for."""
@@ -226,12 +225,11 @@ class Upstream(asyncio.Protocol):
         if status < 200:
             self._interim = True
             self.reason = b""
-            self.names.clear()
-            self.headers.clear()
+            self.lines.clear()
             return
-        for lower, value in self.headers:
-            if lower == b"transfer-encoding" and value.lower() != b"chunked":
-                raise ProtocolError("a transfer coding nobody asked for")
+        self.fields = fields = {name.lower(): value for name, value in self.lines}
+        if fields.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+            raise ProtocolError("a transfer coding nobody asked for")
         self.status = status
         self._headed = True
         self._kept = self._parser.should_keep_alive()  # it says so here only
@@ -252,9 +250,7 @@ class Upstream(asyncio.Protocol):
 
     def _until_close(self) -> bool:
         """The answer ends with the connection."""
-        return not any(
-            lower in (b"content-length", b"transfer-encoding") for lower, _ in self.headers
-        )
+        return not (b"content-length" in self.fields or b"transfer-encoding" in self.fields)
 
     def _rest(self) -> None:
         """Keeps the connection for another request where both sides are through with this one."""
