@@ -54,14 +54,17 @@ class Chit:
         self.place = free[0] if free else None
         self.outcome = asyncio.get_running_loop().create_future()
         if self.place is None:
-            self.outcome.set_exception(NoWorkerError("every worker bounced it"))
+            self.reject(NoWorkerError("every worker bounced it"))
 
     def admit(self, spot: Spot | None = None) -> None:
-        self.place = spot or self.desk.spots[0]
-        self.outcome.set_result(self.place)
+        if not self.outcome.done():
+            self.place = spot or self.desk.spots[0]
+            self.outcome.set_result(self.place)
 
     def reject(self, error: Exception) -> None:
-        self.outcome.set_exception(error)
+        if not self.outcome.done():
+            self.outcome.set_exception(error)
+            self.outcome.exception()  # nobody may be there to hear it
 
     async def placed(self) -> Spot:
         try:

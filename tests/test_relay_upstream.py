@@ -191,7 +191,7 @@ def test_what_follows_an_answer_belongs_to_nobody(
 ) -> None:
     if not answer.expected.kept:
         return  # ends with the connection: nothing can follow it
-    # Empty lines do no harm. A worker that speaks without being asked cannot be trusted with another request.
+    # Empty lines do no harm. But a worker that speaks without being asked is not trusted again.
     outcome = play([*split(answer.data, where)[:-1], split(answer.data, where)[-1] + surplus])
     answer.expected.kept = False
     assert outcome == answer.expected
