@@ -31,7 +31,11 @@ def add(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None
             parser.add_argument(flag, action=action, default=argparse.SUPPRESS, help=about)
         else:
             parser.add_argument(
-                flag, metavar=name.split("_")[-1].upper(), default=argparse.SUPPRESS, help=about
+                flag,
+                metavar=name.split("_")[-1].upper(),
+                type=int if isinstance(default, int) else str,  # a choice of integers needs one
+                default=argparse.SUPPRESS,
+                help=about,
             )
     parser.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info"
