@@ -40,6 +40,7 @@ class Facts:
 class Arrival:
     facts: Facts | None = field(default_factory=Facts)
     headers: Sequence[tuple[bytes, bytes]] = ()
+    peer: str = "10.0.0.9"
 
 
 def request(program: str | None = None, tokens: int = 100, **facts: object) -> Arrival:
@@ -393,7 +394,7 @@ def test_a_silent_program_expires_and_subscribers_hear_of_it() -> None:
     house = House(idle_timeout_s=60.0)
     house.up()
     finish(house.arrive("p", docker_ids=("c1",)))
-    assert house.heard == [Seen("p", ("c1",))]
+    assert house.heard == [Seen("p", ("c1",), "10.0.0.9")]
     house.clock.advance(61_000)
     assert house.heard[-1] == Expired("p")
     assert house.counts()["programs"] == 0
@@ -411,7 +412,7 @@ def test_a_subscriber_that_raises_disturbs_nobody(caplog: pytest.LogCaptureFixtu
     house.driver.subscribe(later.append)
     ticket = house.arrive("p")
     assert ticket.place is not None
-    assert later == [Seen("p", ())]
+    assert later == [Seen("p", (), "10.0.0.9")]
     assert "subscriber_failed event=Seen" in caplog.text
 
 

@@ -187,9 +187,7 @@ class WorkerSettings(Section):
 class IdentitySettings(Section):
     """Which program a request belongs to, beyond the forms that are always understood."""
 
-    weak_hints: tuple[
-        Literal["prompt_cache_key", "user", "previous_response_id", "bearer"], ...
-    ] = ()
+    weak_hints: tuple[Literal["prompt_cache_key", "user", "bearer"], ...] = ()
     """Name a user or a conversation rather than a program, so each is opt-in; asked in order."""
 
 

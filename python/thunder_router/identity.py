@@ -25,7 +25,7 @@ from thunder_router.errors import IdentityConflictError
 
 __all__ = ["NOBODY", "Identity", "WeakHint", "clean", "name"]
 
-WeakHint = Literal["prompt_cache_key", "user", "previous_response_id", "bearer"]
+WeakHint = Literal["prompt_cache_key", "user", "bearer"]
 
 MAX_BYTES: Final = 256
 """Longest program name, in UTF-8 bytes: long enough for every client seen, short enough to log."""

@@ -25,7 +25,7 @@ from thunder_router.api.doors import Doors
 from thunder_router.api.guard import Guard
 from thunder_router.api.keeping import Keeping
 from thunder_router.config import Settings
-from thunder_router.errors import UnknownWorkerError
+from thunder_router.errors import ConfigError, UnknownWorkerError
 from thunder_router.observe.metrics import CONTENT_TYPE, Metrics
 from thunder_router.relay.keys import ClientKey
 from thunder_router.relay.relay import Relay
@@ -36,6 +36,7 @@ from thunder_router.scheduling.programs import Programs
 from thunder_router.workers import kubernetes
 from thunder_router.workers.clock import MonotonicClock
 from thunder_router.workers.discovery import Discovery, rosters_of
+from thunder_router.workers.endpoint import normal_url
 from thunder_router.workers.http import AiohttpClient
 from thunder_router.workers.registry import Registry
 from thunder_router.workers.sessions import Sessions
@@ -79,6 +80,8 @@ async def serve(settings: Settings) -> None:
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         _LOG.info("serving url=http://%s policy=%s", where, settings.scheduling.policy)
         await router.server.serve([listener])
+        if not router.server.started:
+            raise ConfigError("the router did not start; the log says why")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -101,6 +104,8 @@ def compose(settings: Settings) -> Router:
         ConfigError: a setting that only shows its fault in use, such as a worker's URL.
     """
     loop = asyncio.get_running_loop()
+    for url in settings.workers.urls:
+        normal_url(url)
     client = AiohttpClient()
     time = MonotonicClock()
     keeping = Keeping(settings)

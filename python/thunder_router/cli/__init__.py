@@ -8,19 +8,21 @@ line, without a traceback.
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
+from typing import Final
 
-from thunder_router.cli import doctor, emulate, replay, serve
 from thunder_router.errors import ThunderError
 
 __all__ = ["main"]
 
-_COMMANDS = (serve, emulate, doctor, replay)
+_COMMANDS: Final = ("serve", "emulate", "doctor", "replay")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; the console script's entry point."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = _parser(words[0] if words else "").parse_args(words)
     try:
         code: int = arguments.run(arguments)
     except (ThunderError, OSError) as error:
@@ -31,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(wanted: str) -> argparse.ArgumentParser:
+    """The parser; a command that is named alone is loaded, so that serving starts at once."""
     parser = argparse.ArgumentParser(
         prog="thunder-router",
         description="A program-aware router for SGLang: schedules whole agent runs.",
@@ -41,8 +44,8 @@ def _parser() -> argparse.ArgumentParser:
         "--version", action="version", version=f"thunder-router {version('thunder-router')}"
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in _COMMANDS:
-        command.add(commands)
+    for command in [wanted] if wanted in _COMMANDS else _COMMANDS:
+        import_module(f"thunder_router.cli.{command}").add(commands)
     return parser
 
 

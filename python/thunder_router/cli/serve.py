@@ -2,6 +2,8 @@
 
 import argparse
 import logging
+import signal
+import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,7 +58,12 @@ def run(arguments: argparse.Namespace) -> int:
     logs.configure(settings.log_level, as_json=arguments.log_json)
     for warning in warnings:
         _LOG.warning(warning)
-    uvloop.run(app.serve(settings))
+    # uvicorn raises the signal that it has obeyed once more when everything is over.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        uvloop.run(app.serve(settings))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0
 
 

@@ -54,6 +54,8 @@ class Arrival(Protocol):
     def facts(self) -> BodyFacts | None: ...  # noqa: D102
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]: ...  # noqa: D102
+    @property
+    def peer(self) -> str: ...  # noqa: D102
 
 
 class Driver:
@@ -138,7 +140,7 @@ class Driver:
         )
         pool.arrive(ticket)
         if who.program is not None and facts is not None and self._subscribers:
-            self._publish(Seen(who.program, facts.docker_ids))
+            self._publish(Seen(who.program, facts.docker_ids, arrival.peer))
         return ticket
 
     def farewell(self, arrival: Arrival) -> tuple[str | None, bool]:

@@ -21,10 +21,16 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A request of the program arrived; `docker_ids` are the containers that it says it owns."""
+    """A request of the program arrived.
+
+    Attributes:
+        docker_ids: Containers that it says the program owns.
+        peer: Address that it came from, which may be that of a container.
+    """
 
     program: str
     docker_ids: tuple[str, ...]
+    peer: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,11 @@ class Programs:
                 return reason
         return None
 
+    def waits(self, program: str) -> bool:
+        """A request of the program is held."""
+        found = (core.program(program, now) for _, core, now in self._cores())
+        return any(view is not None and view.waiting > 0 for view in found)
+
     def release(self, program: str) -> bool:
         """The program ended. True if it was known."""
         return self._driver.release(program)
