@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -229,3 +230,29 @@ async def test_an_unknown_model_among_several_is_not_answered_by_another() -> No
         assert answer.status_code == 503
         assert "gpt-9" in answer.json()["error"]["message"]
         assert json.loads((await house.client.get("/programs/p")).text)["model"] == "glm"
+
+
+async def test_environments_hear_of_programs_and_health_says_how_they_are(tmp_path: Path) -> None:
+    section = {
+        "enabled": True,
+        "journal": str(tmp_path / "tools.db"),
+        "docker": {"host": f"unix://{tmp_path}/no-engine.sock", "ping_interval_s": 0.05},
+    }
+    async with (
+        running(EmulatorOptions(**FAST)) as urls,
+        routing(urls, environments=section) as house,
+    ):
+        await say(house, "p", docker_ids=["0123456789ab"])
+        async with asyncio.timeout(10):
+            while True:
+                found = (await house.client.get("/health")).json()["environments"]
+                if found["programs"] == 1:
+                    break
+                await asyncio.sleep(0.01)
+        assert found["environments"] == "unavailable"
+        assert "thunder_environment_engine_up 0.0" in (await house.client.get("/metrics")).text
+        # A dead engine costs inference nothing.
+        await say(house, "p")
+    async with routing([], ready=0) as house:
+        off = (await house.client.get("/health")).json()["environments"]
+        assert off == {"environments": "off"}

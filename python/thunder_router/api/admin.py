@@ -5,7 +5,7 @@ the router is not about to stop. `/health` says both to a script (its status) an
 the scheduler, the workers and the environments are. Probes need no key.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, Final
@@ -36,7 +36,7 @@ class Health:
     driver: Driver
     policy: str
     worker_name: Callable[[int], str]
-    rooms: Mapping[str, Callable[[], dict[str, Any]]] = field(default_factory=dict)
+    rooms: dict[str, Callable[[], dict[str, Any]]] = field(default_factory=dict)
     stopping: bool = False
 
     @property
@@ -66,6 +66,7 @@ class Health:
                 "core_failures": sum(p.counts["core_failure"] for p in self.driver.pools),
                 "served_plainly": sum(p.counts["plain"] for p in self.driver.pools),
             },
+            "environments": {"environments": "off"},
             "workers": [{"name": self.worker_name(view["worker"]), **view} for view in workers],
             **{name: room() for name, room in self.rooms.items()},
         }

@@ -2,9 +2,9 @@
 
     client ── relay ── driver ── cores
                 │         │  ╲
-             workers ─────╯   ╰── sessions closed, snapshot, journal, metrics
+             workers ─────╯   ╰── sessions, environments, snapshot, journal, metrics
                 │
-             FastAPI: programs, workers, control, health
+             FastAPI: programs, workers, control, environments, health
 
 `compose` builds everything for a running loop and starts nothing; `serve` runs it until a signal.
 """
@@ -12,19 +12,22 @@
 import asyncio
 import logging
 import socket
+import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from fastapi import Depends, FastAPI
 
 from thunder_router.api import admin, control, errors, fleet, gauges, programs, workers
+from thunder_router.api import environments as tools
 from thunder_router.api.admin import VERSION, Health
 from thunder_router.api.doors import Doors
 from thunder_router.api.guard import Guard
 from thunder_router.api.keeping import Keeping
 from thunder_router.config import Settings
+from thunder_router.environments import DockerEngine, Environments, Store
 from thunder_router.errors import ConfigError, UnknownWorkerError
 from thunder_router.observe.metrics import CONTENT_TYPE, Metrics
 from thunder_router.relay.keys import ClientKey
@@ -128,12 +131,14 @@ def compose(settings: Settings) -> Router:
     health = Health(driver, settings.scheduling.policy, worker_name)
     metrics = Metrics(gauges.of(driver))
     guard = Guard(settings.api_key, settings.admin_key)
+    listing = Programs(driver)
+    rooms: list[AbstractAsyncContextManager[object]] = [client, registry]
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(client)
-            await stack.enter_async_context(registry)
+            for room in rooms:
+                await stack.enter_async_context(room)
             stack.push_async_callback(sessions.aclose)
             stack.callback(driver.close)
             stack.enter_context(keeping.running(loop, driver, worker_name))
@@ -151,10 +156,19 @@ def compose(settings: Settings) -> Router:
     app = FastAPI(title="thunder-router", version=VERSION, lifespan=lifespan)
     errors.install(app)
     app.include_router(admin.routes(health, metrics.scrape, CONTENT_TYPE))
-    app.include_router(programs.routes(Programs(driver), driver, guard, worker_name))
+    app.include_router(programs.routes(listing, driver, guard, worker_name))
     app.include_router(fleet.routes(registry), dependencies=[Depends(guard.client)])
     app.include_router(workers.routes(registry), dependencies=[Depends(guard.admin)])
     app.include_router(control.routes(registry), dependencies=[Depends(guard.admin)])
+
+    if settings.environments.enabled:
+        environments = _environments(settings, listing)
+        driver.subscribe(tools.follow(environments, listing.waits))
+        for gauge in tools.gauges(environments):
+            metrics.add(gauge)
+        health.rooms["environments"] = lambda: asdict(environments.status())
+        rooms.append(environments)
+        app.include_router(tools.routes(environments, guard, driver.release))
 
     key = settings.api_key
     relay = Relay(
@@ -177,3 +191,23 @@ def compose(settings: Settings) -> Router:
         port=settings.port,
     )
     return Router(server, driver, registry, health, metrics)
+
+
+def _environments(settings: Settings, listing: Programs) -> Environments:
+    """The environments as their section wants them.
+
+    Raises:
+        ConfigError: their journal cannot be opened.
+    """
+    section = settings.environments
+    try:
+        store = Store(section.journal)
+    except sqlite3.Error as error:
+        raise ConfigError(f"environments.journal: {section.journal}: {error}") from error
+    docker = section.docker
+    engine = DockerEngine(
+        docker.host,
+        call_timeout_s=docker.call_timeout_s,
+        pull_timeout_s=docker.pull_timeout_s,
+    )
+    return Environments(section, engine=engine, store=store, busy=listing.busy)

@@ -105,8 +105,11 @@ class Programs:
 
     def waits(self, program: str) -> bool:
         """A request of the program is held."""
-        found = (core.program(program, now) for _, core, now in self._cores())
-        return any(view is not None and view.waiting > 0 for view in found)
+        return any(view.waiting > 0 for view in self._views(program))
+
+    def busy(self, program: str) -> bool:
+        """A request of the program is held or in flight."""
+        return any(view.waiting + view.in_flight > 0 for view in self._views(program))
 
     def release(self, program: str) -> bool:
         """The program ended. True if it was known."""
@@ -138,6 +141,12 @@ class Programs:
         for pool, core, now in self._cores():
             for view in core.programs(now):
                 yield Listed(pool, view)
+
+    def _views(self, program: str) -> Iterator[ProgramView]:
+        for _, core, now in self._cores():
+            view = core.program(program, now)
+            if view is not None:
+                yield view
 
     def _cores(self) -> Iterator[tuple[Pool, Core, int]]:
         for pool in self._driver.pools:
