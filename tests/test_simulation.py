@@ -1,5 +1,7 @@
 """Simulated days: the settings' own scheduler, baselines, refusals."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,6 +64,22 @@ def test_every_model_runs_and_a_host_tier_is_used() -> None:
         assert day("pinned", model=model, **short).steps > 0
     tight = day("pinned", capacity_tokens=200_000, hicache_ratio=4.0)
     assert tight.cached_host_tokens > 0
+
+
+def test_recorded_sessions_are_played_again(tmp_path: Path) -> None:
+    sessions = tmp_path / "sessions.json"
+    turns = [[2_000, 50, 0, 0.5], [2_100, 50, 2_050, 0.5], [2_200, 50, 2_150, 0.5]]
+    sessions.write_text(json.dumps([turns, turns[:2]]))
+    report = day("adaptive", recorded=sessions, programs=8, measured_s=300)
+    assert report.steps > 100
+    assert 1_900 < report.prompt_tokens / report.steps < 2_200
+    assert report.hit_rate > 0.4
+    for wrong in ("{", "[[[1, 2]]]", "5", "[]", "[[]]"):
+        sessions.write_text(wrong)
+        with pytest.raises(ConfigError, match="session"):
+            day("pinned", recorded=sessions)
+    with pytest.raises(ConfigError, match="No such file"):
+        day("pinned", recorded=tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

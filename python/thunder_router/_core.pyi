@@ -738,7 +738,7 @@ def workloads() -> list[str]:
 
 def simulate(
     *,
-    workload: str,
+    workload: str | Sequence[Sequence[tuple[int, int, int, float]]],
     model: str,
     router: SchedulerConfig | Literal["pinned", "cache_aware"],
     workers: int,
@@ -762,7 +762,9 @@ def simulate(
     interpreter is released meanwhile.
 
     Args:
-        workload: One of `workloads()`.
+        workload: One of `workloads()`, or recorded sessions: of each turn its prompt tokens, output
+            tokens, leading prompt tokens shared with the turn before, and the seconds until the
+            next one asks.
         model: One of `Engine.models()`.
         router: The real scheduler by its constants, or a baseline: `pinned` keeps every program on
             one engine, `cache_aware` routes by longest prefix; both hold nothing.

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 __all__ = ["VERSION", "EmulatorOptions"]
 
@@ -14,7 +14,7 @@ VERSION = "0.5.23+emulated"
 class EmulatorOptions(BaseModel):
     """One process of emulated workers: all alike, on consecutive ports."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 30100
@@ -31,7 +31,8 @@ class EmulatorOptions(BaseModel):
     host_tokens: Annotated[int, Field(ge=0)] | None = None
     """Host tier in tokens; overrides the ratio."""
     write_policy: Literal["write_through", "write_back"] = "write_through"
-    page_size: Literal[1, 2, 4, 8, 16, 32, 64] = 1
+    page_size: Annotated[int, Field(ge=1, le=64)] = 1
+    """Tokens of a page; prompts are told apart in blocks of 64, so it must divide that."""
     dp_size: Annotated[int, Field(ge=1, le=64)] = 1
     context_length: Annotated[int, Field(gt=0)] = 202_752
     max_running: Annotated[int, Field(gt=0)] = 2048
@@ -53,10 +54,12 @@ class EmulatorOptions(BaseModel):
     api_key: str | None = None
     admin_api_key: str | None = None
 
-    def pool_tokens(self, preset_tokens: int) -> int:
-        """KV tokens per rank in whole pages, given the preset's."""
-        tokens = self.capacity_tokens or preset_tokens
-        return tokens - tokens % self.page_size
+    @field_validator("page_size")
+    @classmethod
+    def _divides_a_block(cls, tokens: int) -> int:
+        if 64 % tokens:
+            raise ValueError("must divide 64")
+        return tokens
 
     def host_pool_tokens(self, pool: int) -> int:
         """Host tier in tokens. Source: SGLang's (floor(C·R) // page + 1)·page, as captured."""

@@ -5,6 +5,8 @@ second or so. Every router meets the same programs under the same seed, so diffe
 All figures are simulated; none was measured on a GPU.
 """
 
+import json
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,7 +17,15 @@ from thunder_router.config import SchedulingSettings
 from thunder_router.errors import ConfigError
 from thunder_router.scheduling.core import scheduler_config
 
-__all__ = ["ROUTERS", "SimulationOptions", "SimulationReport", "models", "simulate", "workloads"]
+__all__ = [
+    "ROUTERS",
+    "SimulationOptions",
+    "SimulationReport",
+    "models",
+    "read_sessions",
+    "simulate",
+    "workloads",
+]
 
 Baseline = Literal["pinned", "cache_aware"]
 ROUTERS: tuple[str, ...] = ("off", "paper", "adaptive", *get_args(Baseline))
@@ -25,10 +35,13 @@ ROUTERS: tuple[str, ...] = ("off", "paper", "adaptive", *get_args(Baseline))
 class SimulationOptions(BaseModel):
     """One simulated cluster and what runs on it. The only home of these defaults."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     workload: str = "mini-swe"
     """One of `workloads()`."""
+    recorded: Path | None = None
+    """Recorded sessions to play instead, as JSON: a list of sessions, each a list of turns, each
+    [prompt tokens, output tokens, tokens shared with the turn before, seconds until the next]."""
     model: str = "glm-4.6"
     """One of `models()`."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -56,6 +69,24 @@ def models() -> list[str]:
     return Engine.models()
 
 
+def read_sessions(path: Path) -> list[list[tuple[int, int, int, float]]]:
+    """Recorded sessions from a file.
+
+    Raises:
+        ConfigError: it cannot be read, or is not as `SimulationOptions.recorded` says.
+    """
+    try:
+        sessions = json.loads(path.read_text(encoding="utf-8"))
+        return [
+            [(int(p), int(o), int(r), float(s)) for p, o, r, s, *_ in session]
+            for session in sessions
+        ]
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from error
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{path}: not a list of sessions of turns: {error}") from error
+
+
 def simulate(
     options: SimulationOptions, router: str, scheduling: SchedulingSettings, *, seed: int
 ) -> SimulationReport:
@@ -81,7 +112,7 @@ def simulate(
         case policy:
             chosen = scheduler_config(scheduling.model_copy(update={"policy": policy}))
     return _core.simulate(
-        workload=options.workload,
+        workload=options.workload if options.recorded is None else read_sessions(options.recorded),
         model=options.model,
         router=chosen,
         workers=options.workers,

@@ -1,7 +1,7 @@
 //! `simulate` for Python: a whole day in virtual time, in one call; and the programs of such a day,
 //! for those who play them against workers over HTTP.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::import_exception;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use thunder_sim::cache::WritePolicy;
 use thunder_sim::cluster::{self, Report, RouterSpec, Spec};
 use thunder_sim::model::{Model, PRESETS};
-use thunder_sim::workload::{Program, Turn, WORKLOADS, Workload};
+use thunder_sim::workload::{Program, Recorded, Source, Turn, WORKLOADS, Workload};
 
 use crate::scheduler::SchedulerConfig;
 
@@ -87,6 +87,38 @@ pub(crate) struct AgentTurn {
 #[pyclass(frozen, module = "thunder_router._core")]
 pub(crate) struct AgentProgram(Mutex<Program>);
 
+/// What `simulate` plays: the name of a kind of program, or recorded sessions.
+#[derive(FromPyObject)]
+pub(crate) enum WorkloadOrSessions {
+    Kind(String),
+    Sessions(Vec<Vec<(u64, u64, u64, f64)>>),
+}
+
+impl WorkloadOrSessions {
+    fn source(self) -> PyResult<Source> {
+        match self {
+            Self::Kind(name) => named(&name).map(|workload| Source::Kind(*workload)),
+            Self::Sessions(sessions) => {
+                let turn = |(prompt, output, reuse, gap_s)| Recorded {
+                    prompt,
+                    output,
+                    reuse,
+                    gap_s,
+                };
+                let sessions = sessions.into_iter();
+                let sessions: Vec<Vec<Recorded>> = sessions
+                    .map(|turns| turns.into_iter().map(turn).collect())
+                    .collect();
+                Ok(Source::Sessions(Arc::from(sessions)))
+            }
+        }
+    }
+}
+
+fn named(name: &str) -> PyResult<&'static Workload> {
+    Workload::named(name).ok_or_else(|| unknown("workload", name, &workloads()))
+}
+
 #[pymethods]
 impl AgentProgram {
     #[new]
@@ -99,9 +131,8 @@ impl AgentProgram {
         tool_factor: f64,
         midway: bool,
     ) -> PyResult<Self> {
-        let workload =
-            Workload::named(workload).ok_or_else(|| unknown("workload", workload, &workloads()))?;
-        let mut program = Program::new(workload, seed, &[slot, ordinal], tool_factor);
+        let source = Source::Kind(*named(workload)?);
+        let mut program = source.program(seed, &[slot, ordinal], tool_factor);
         if midway {
             program.begin_midway();
         }
@@ -146,7 +177,7 @@ pub(crate) fn workloads() -> Vec<&'static str> {
 )]
 pub(crate) fn simulate(
     py: Python<'_>,
-    workload: &str,
+    workload: WorkloadOrSessions,
     model: &str,
     router: &Bound<'_, PyAny>,
     workers: usize,
@@ -163,8 +194,6 @@ pub(crate) fn simulate(
     tool_factor: f64,
     max_tokens: u64,
 ) -> PyResult<SimulationReport> {
-    let workload =
-        Workload::named(workload).ok_or_else(|| unknown("workload", workload, &workloads()))?;
     let models: Vec<&str> = PRESETS.iter().map(|model| model.name).collect();
     let mut model = Model::preset(model)
         .cloned()
@@ -173,7 +202,7 @@ pub(crate) fn simulate(
         model.capacity_tokens = tokens;
     }
     let spec = Spec {
-        workload: *workload,
+        source: workload.source()?,
         model,
         workers,
         programs,

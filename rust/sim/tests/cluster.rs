@@ -3,7 +3,7 @@
 use thunder_core::{PolicyName, SchedulerConfig};
 use thunder_sim::cluster::{Report, RouterSpec, Spec, simulate};
 use thunder_sim::model::Model;
-use thunder_sim::workload::Workload;
+use thunder_sim::workload::{Source, Workload};
 
 fn scheduler(policy: PolicyName) -> SchedulerConfig {
     SchedulerConfig {
@@ -47,7 +47,7 @@ fn spec(kind: &str, programs: usize, router: RouterSpec) -> Spec {
         programs,
         warmup_s: 300,
         measured_s: 600,
-        ..Spec::new(workload, model, router)
+        ..Spec::new(Source::Kind(*workload), model, router)
     }
 }
 

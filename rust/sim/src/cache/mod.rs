@@ -43,8 +43,8 @@ struct Node {
     tags: Vec<u64>,
     /// When it was last used, in uses.
     touched: u64,
-    /// The use that filed it.
-    filed: u64,
+    /// The use that filed it, and in which prefill chunk: what a real tree holds as one node.
+    filed: (u64, u64),
     /// A child that is a short last block.
     tail: Option<NodeId>,
     /// Its entries in the two eviction orders, as filed.
@@ -86,6 +86,7 @@ pub struct CacheCounts {
 #[derive(Clone, Debug)]
 pub struct Cache {
     page: u64,
+    chunk: u64,
     nodes: Vec<Node>,
     vacant: Vec<NodeId>,
     by_id: HashMap<u64, NodeId>,
@@ -102,10 +103,12 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// An empty cache with pages of `page` tokens and room for `host_capacity` tokens on the host.
-    pub fn new(page: u64, host_capacity: u64, write_policy: WritePolicy) -> Self {
+    /// An empty cache with pages of `page` tokens and room for `host_capacity` tokens on the host;
+    /// prompts are filed in chunks of `chunk` tokens.
+    pub fn new(page: u64, chunk: u64, host_capacity: u64, write_policy: WritePolicy) -> Self {
         Self {
             page,
+            chunk,
             nodes: vec![Node {
                 device: Some(0),
                 host: Some(0),
@@ -251,7 +254,7 @@ impl Cache {
             let tokens = self.whole_pages(end.min(total)) - self.whole_pages(start);
             let node = match self.by_id.get(&span.id) {
                 Some(&node) => node,
-                None => self.adopt(parent, span),
+                None => self.adopt(parent, span, start),
             };
             self.fill(node, tokens);
             self.nodes[node as usize].touched = self.uses;
@@ -270,12 +273,12 @@ impl Cache {
     /// Forgets everything. The caller holds no lock.
     pub fn clear(&mut self) {
         let counts = self.counts;
-        *self = Self::new(self.page, self.host_capacity, self.write_policy);
+        *self = Self::new(self.page, self.chunk, self.host_capacity, self.write_policy);
         self.counts = counts;
     }
 
     /// A new child of `parent`, resident nowhere yet; a short last block gives way to it.
-    fn adopt(&mut self, parent: NodeId, span: &Span) -> NodeId {
+    fn adopt(&mut self, parent: NodeId, span: &Span, start: u64) -> NodeId {
         if let Some(tail) = self.nodes[parent as usize].tail {
             let node = &self.nodes[tail as usize];
             if node.locks == 0 && node.children.is_empty() {
@@ -285,7 +288,7 @@ impl Cache {
         let fresh = Node {
             id: span.id,
             parent,
-            filed: self.uses,
+            filed: (self.uses, start / self.chunk),
             ..Node::default()
         };
         let node = if let Some(node) = self.vacant.pop() {

@@ -16,8 +16,8 @@ pub(super) struct Ask<'a> {
     pub(super) request: u64,
     pub(super) program: &'a str,
     pub(super) prompt: &'a [Span],
-    /// Identity of the shared prefix.
-    pub(super) prefix: u64,
+    /// Identity of the prefix that all programs share, if there is one.
+    pub(super) prefix: Option<u64>,
 }
 
 /// What the world is to do.
@@ -88,7 +88,7 @@ impl Router for Core {
             program: Some(ask.program),
             group: None,
             prompt_tokens: ask.prompt.iter().map(|span| span.tokens).sum(),
-            prefix: Some(ask.prefix),
+            prefix: ask.prefix,
         };
         self.scheduler
             .arrive(RequestId(ask.request), arrival, now)

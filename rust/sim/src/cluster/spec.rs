@@ -5,7 +5,7 @@ use thunder_core::SchedulerConfig;
 use crate::cache::WritePolicy;
 use crate::engine::EngineConfig;
 use crate::model::Model;
-use crate::workload::Workload;
+use crate::workload::Source;
 
 /// Who decides where a turn goes, and when.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub enum RouterSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     /// What the programs do.
-    pub workload: Workload,
+    pub source: Source,
     /// What the engines run, and on what.
     pub model: Model,
     /// Engines.
@@ -62,9 +62,9 @@ pub struct SpecError(pub(super) String);
 
 impl Spec {
     /// One GLM-4.6 engine and 96 mini-SWE programs for 15 + 30 minutes: a day to start from.
-    pub fn new(workload: &Workload, model: &Model, router: RouterSpec) -> Self {
+    pub fn new(source: Source, model: &Model, router: RouterSpec) -> Self {
         Self {
-            workload: *workload,
+            source,
             model: model.clone(),
             workers: 1,
             programs: 96,
@@ -83,6 +83,12 @@ impl Spec {
     }
 
     pub(super) fn validate(&self) -> Result<(), SpecError> {
+        if matches!(&self.source, Source::Sessions(sessions) if sessions.iter().any(Vec::is_empty) || sessions.is_empty())
+        {
+            return Err(SpecError(
+                "no recorded sessions, or one without turns".into(),
+            ));
+        }
         for (name, value) in [
             ("workers", self.workers as u64),
             ("programs", self.programs as u64),

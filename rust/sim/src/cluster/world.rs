@@ -9,7 +9,7 @@ use super::spec::{RouterSpec, Spec, SpecError};
 use crate::engine::{Engine, EventKind, Finish, Submission};
 use crate::random::Random;
 use crate::span::link;
-use crate::workload::{Program, Turn, prefix_id};
+use crate::workload::{Program, Turn};
 
 /// One place in the closed loop.
 struct Slot {
@@ -220,7 +220,7 @@ impl<'a> World<'a> {
             request: self.requests,
             program: &slot.name,
             prompt: &turn.prompt,
-            prefix: prefix_id(&self.spec.workload),
+            prefix: self.spec.source.prefix(),
         };
         self.router.ask(&ask, self.now_us / 1_000);
     }
@@ -336,7 +336,7 @@ impl<'a> World<'a> {
 fn new_program(spec: &Spec, index: usize, ordinal: u64) -> Slot {
     let path = [index as u64, ordinal];
     Slot {
-        program: Program::new(&spec.workload, spec.seed, &path, spec.tool_factor),
+        program: spec.source.program(spec.seed, &path, spec.tool_factor),
         name: format!("{index}.{ordinal}"),
         session: link(link(spec.seed, path[0]), path[1]),
         ordinal,

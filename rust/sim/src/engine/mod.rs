@@ -61,9 +61,9 @@ impl Engine {
     /// An idle engine at time 0.
     pub fn new(config: EngineConfig) -> Result<Self, ConfigError> {
         config.validate()?;
-        let page = config.page_tokens;
+        let (page, chunk) = (config.page_tokens, config.model.chunk_tokens);
         Ok(Self {
-            cache: Cache::new(page, config.host_tokens, config.write_policy),
+            cache: Cache::new(page, chunk, config.host_tokens, config.write_policy),
             config,
             clock: 0,
             waiting: VecDeque::new(),

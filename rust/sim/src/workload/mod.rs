@@ -6,12 +6,16 @@
 //! baselines collapse. Certainty: tools of `science` and `orchestra` high, the rest medium, `osworld`
 //! low: only its tool time and its mean context are known.
 
-mod program;
+mod drawn;
+mod replay;
 
-use crate::random::LogNormal;
+use crate::random::{LogNormal, Random};
 use crate::span::{Span, link};
 
-pub use program::{Program, Turn};
+use std::sync::Arc;
+
+pub use drawn::Drawn;
+pub use replay::{Recorded, Replay};
 
 /// One way of using tools: `share` of the calls, of this kind, taking this long (seconds).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -165,7 +169,83 @@ fn shared(workload: &Workload) -> Span {
     }
 }
 
-/// Identity of that prefix, as a router sees it.
-pub fn prefix_id(workload: &Workload) -> u64 {
-    shared(workload).id
+/// Where programs come from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// They are drawn, all of this kind.
+    Kind(Workload),
+    /// They are recorded sessions, picked at random and played again.
+    Sessions(Arc<[Vec<Recorded>]>),
+}
+
+impl Source {
+    /// The program that `path` names under `seed`. Its tools take `tool_factor` times as long.
+    pub fn program(&self, seed: u64, path: &[u64], tool_factor: f64) -> Program {
+        match self {
+            Self::Kind(workload) => Program::Drawn(Drawn::new(workload, seed, path, tool_factor)),
+            Self::Sessions(sessions) => {
+                let mut random = Random::new(seed, path);
+                let index = random.below(sessions.len() as u64);
+                let session = usize::try_from(index).map_or(0, |index| index);
+                Program::Replay(Replay::new(
+                    Arc::clone(sessions),
+                    session,
+                    random,
+                    tool_factor,
+                ))
+            }
+        }
+    }
+
+    /// Identity of the prefix that all its programs share, as a router sees it, if there is one.
+    pub fn prefix(&self) -> Option<u64> {
+        match self {
+            Self::Kind(workload) => Some(shared(workload).id),
+            Self::Sessions(_) => None,
+        }
+    }
+}
+
+/// One turn of a program: what it asks, what it will get, and what its tool then takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Turn {
+    /// The prompt.
+    pub prompt: Vec<Span>,
+    /// Prompt and answer as one chain.
+    pub conversation: Vec<Span>,
+    /// Tokens of the answer.
+    pub output_tokens: u64,
+    /// Tokens of the prompt that an earlier turn has had computed: what a perfect cache would find.
+    pub reusable_tokens: u64,
+    /// Kind of the tool that the answer calls; None at the end of the program.
+    pub tool: Option<&'static str>,
+    /// How long that tool takes, µs.
+    pub tool_us: u64,
+}
+
+/// One program under way.
+#[derive(Clone, Debug)]
+pub enum Program {
+    /// Drawn.
+    Drawn(Drawn),
+    /// Recorded.
+    Replay(Replay),
+}
+
+impl Program {
+    /// The next turn; None once the program has ended.
+    pub fn turn(&mut self) -> Option<Turn> {
+        match self {
+            Self::Drawn(program) => program.turn(),
+            Self::Replay(program) => program.turn(),
+        }
+    }
+
+    /// Skips to a random turn, as if the earlier ones had run before the world began.
+    pub fn begin_midway(&mut self) {
+        match self {
+            Self::Drawn(program) => program.begin_midway(),
+            Self::Replay(program) => program.begin_midway(),
+        }
+    }
 }

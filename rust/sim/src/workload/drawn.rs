@@ -1,29 +1,12 @@
-//! One program under way: its turns, drawn as they come.
+//! A program of a known kind: its turns, drawn as they come.
 
-use super::{Memory, Workload, shared};
+use super::{Memory, Turn, Workload, shared};
 use crate::random::Random;
 use crate::span::{Span, link};
 
-/// One turn of a program: what it asks, what it will get, and what its tool then takes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Turn {
-    /// The prompt.
-    pub prompt: Vec<Span>,
-    /// Prompt and answer as one chain.
-    pub conversation: Vec<Span>,
-    /// Tokens of the answer.
-    pub output_tokens: u64,
-    /// Tokens of the prompt that an earlier turn has had computed: what a perfect cache would find.
-    pub reusable_tokens: u64,
-    /// Kind of the tool that the answer calls; None at the end of the program.
-    pub tool: Option<&'static str>,
-    /// How long that tool takes, µs.
-    pub tool_us: u64,
-}
-
-/// One program under way.
+/// See the module.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct Drawn {
     workload: Workload,
     random: Random,
     /// Everything after the shared prefix, as the next prompt will hold it.
@@ -35,7 +18,7 @@ pub struct Program {
     tool_factor: f64,
 }
 
-impl Program {
+impl Drawn {
     /// The program that `path` names under `seed`. Its tools take `tool_factor` times as long.
     pub fn new(workload: &Workload, seed: u64, path: &[u64], tool_factor: f64) -> Self {
         let mut random = Random::new(seed, path);
@@ -180,7 +163,7 @@ mod tests {
         let (mut context, mut turns, mut output, mut tool_us) = (0, 0, 0, 0);
         let programs = 3_000;
         for path in 0..programs {
-            let mut program = Program::new(workload, 1, &[path], 1.0);
+            let mut program = Drawn::new(workload, 1, &[path], 1.0);
             while let Some(turn) = program.turn() {
                 let prompt: u64 = turn.prompt.iter().map(|span| span.tokens).sum();
                 context += prompt - workload.shared;
@@ -217,7 +200,7 @@ mod tests {
     #[test]
     fn a_growing_program_appends_and_says_what_a_perfect_cache_would_find() {
         let workload = Workload::named("mini-swe").expect("known");
-        let mut program = Program::new(workload, 3, &[1], 1.0);
+        let mut program = Drawn::new(workload, 3, &[1], 1.0);
         let mut before: Option<Turn> = None;
         while let Some(turn) = program.turn() {
             if let Some(before) = before {
@@ -234,7 +217,7 @@ mod tests {
     #[test]
     fn programs_share_the_prefix_of_their_kind_and_nothing_else() {
         let workload = Workload::named("openhands").expect("known");
-        let mut prompts = [4, 5].map(|path| Program::new(workload, 1, &[path], 1.0).turn());
+        let mut prompts = [4, 5].map(|path| Drawn::new(workload, 1, &[path], 1.0).turn());
         let [Some(one), Some(other)] = &mut prompts else {
             panic!("both have a turn")
         };
@@ -246,7 +229,7 @@ mod tests {
     fn a_rebuilt_prompt_stays_within_what_it_keeps() {
         let workload = Workload::named("orchestra").expect("known");
         for path in 0..200 {
-            let mut program = Program::new(workload, 1, &[path], 1.0);
+            let mut program = Drawn::new(workload, 1, &[path], 1.0);
             while let Some(turn) = program.turn() {
                 let prompt: u64 = turn.prompt.iter().map(|span| span.tokens).sum();
                 assert!(prompt <= 1_200 + 4_000 + 27_000 + 15_000);
