@@ -20,6 +20,6 @@ allow() {
 }
 
 macros="thiserror-impl proc-macro2 quote syn unicode-ident"
-allow thunder-core thiserror $macros
+allow thunder-core thiserror slab $macros
 allow thunder-wire thiserror memchr $macros
-allow thunder-sim thunder-core thiserror $macros
+allow thunder-sim thunder-core thiserror slab $macros
