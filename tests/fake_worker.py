@@ -21,6 +21,9 @@ from pydantic import SecretStr
 from thunder_router.errors import ConnectError, WorkerResetError
 from thunder_router.workers.http import Answer
 
+HEALTH_CHECK_S = 20.0
+"""A paused SGLang lets `/health` wait this long, then says 503."""
+
 CAPTURES = Path(__file__).parent / "captures" / "workers"
 
 FILES = {
@@ -133,6 +136,10 @@ class FakeWorker:
                 wanted = self.admin_key
             if wanted is not None and asked.key != wanted:
                 return Answer(401, b'{"error":"Unauthorized"}', "application/json")
+        if path in ("/health", "/health_generate") and self.paused:
+            await self.clock.sleep(min(timeout_s, HEALTH_CHECK_S))
+            if timeout_s < HEALTH_CHECK_S:
+                raise TimeoutError(f"no answer within {timeout_s:g} s")
         if asked.method == "POST" or path not in FILES:
             return self._control(path)
         return self._recorded(path)

@@ -315,7 +315,17 @@ def test_an_unknown_family_costs_what_the_engine_measured_itself() -> None:
     assert few is not None
     assert many is not None
     reports = [compose(Seen(loads=Reading(n, Source.LOADS, 0.0)), ENTRY) for n in (few, many)]
-    assert [costs_of(report, ENTRY).prefill_us_per_token for report in reports] == [50.0, 12.0]
+    costs = [costs_of(report, ENTRY).prefill_us_per_token for report in reports]
+    assert costs == [50.0, pytest.approx(12, rel=0.13)]
+
+
+def test_a_measured_cost_that_creeps_changes_in_steps() -> None:
+    def cost(us: float) -> float:
+        report = WorkerReport(prefill_us_per_token=Reading(us, Source.LOADS, 0.0))
+        return costs_of(report, ENTRY).prefill_us_per_token
+
+    assert len({cost(100 + creep / 100) for creep in range(300)}) == 1
+    assert cost(200) != cost(100)
 
 
 def test_a_known_family_keeps_its_constants_whatever_the_engine_measured() -> None:

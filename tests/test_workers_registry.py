@@ -125,6 +125,37 @@ async def test_a_restart_within_a_flap_empties_the_cache_in_the_books() -> None:
         assert h.ear.take() == [("unready", 0), ("up", 0, 0), ("flushed", 0)]
 
 
+async def test_an_older_engine_that_was_away_for_a_moment_is_taken_for_a_new_run() -> None:
+    fake = worker("sglang-0.5.8-radix")
+    async with house({A: fake}) as h:
+        h.ear.take()
+        fake.refusing = True
+        await h.clock.advance(2)
+        fake.refusing = False
+        await h.clock.advance(2)
+        assert h.ear.take() == [("unready", 0), ("up", 0, 0), ("flushed", 0)]
+
+
+async def test_facts_that_come_late_are_no_restart() -> None:
+    fake = worker(statuses={"/server_info": (500, b""), "/get_server_info": (500, b"")})
+    async with house({A: fake}) as h:
+        fake.statuses.clear()
+        await h.clock.advance(3)
+        assert ("flushed", 0) not in h.ear.take()
+
+
+async def test_an_older_engine_that_is_paused_is_unready_once_its_health_check_says_so() -> None:
+    fake = worker("sglang-0.5.12-radix")
+    async with house({A: fake}) as h:
+        h.ear.take()
+        fake.paused = True
+        await h.clock.advance(30)
+        assert h.ear.take() == [("unready", 0)]
+        fake.paused = False
+        await h.clock.advance(30)
+        assert h.ear.take() == [("up", 0, 0)]
+
+
 async def test_a_worker_that_comes_back_with_fewer_ranks_loses_the_others() -> None:
     fake = worker("sglang-0.5.23-dp2")
     async with house({A: fake}) as h:
@@ -251,6 +282,18 @@ async def test_removing_a_worker_drains_it_first() -> None:
             h.registry.endpoint(0)
 
 
+async def test_a_drain_does_not_take_an_old_look_for_an_idle_worker() -> None:
+    fake = worker()
+    async with house({A: fake}, drain_limit_s=60, hung_after_s=1000) as h:
+        await h.clock.advance(5)
+        fake.hanging = True
+        h.registry.remove(0)
+        await h.clock.advance(50)
+        assert len(h.registry) == 1
+        await h.clock.advance(11)
+        assert len(h.registry) == 0
+
+
 async def test_a_drain_ends_at_its_limit_whatever_still_runs() -> None:
     async with house({A: worker(running=1)}, drain_limit_s=60) as h:
         h.registry.remove(0)
@@ -328,6 +371,26 @@ async def test_an_operators_number_overrides_what_the_worker_says() -> None:
         assert h.ear.ranks[0, 0]["prefill_us_per_token"] == 7.0
 
 
+async def test_the_sections_capacity_holds_for_workers_without_one_of_their_own() -> None:
+    own = WorkerEntry(url=B, capacity_tokens=700)
+    async with house({A: worker()}, capacity_tokens=900) as h:
+        h.network.place(B, FakeWorker(h.clock))
+        h.registry.add(own)
+        await h.clock.advance(1)
+        assert h.ear.ranks[0, 0]["device_tokens"] == 900
+        assert h.ear.ranks[1, 0]["device_tokens"] == 700
+
+
+async def test_naming_a_worker_again_by_its_bare_url_keeps_its_settings() -> None:
+    entry = WorkerEntry(url=A, capacity_tokens=1000)
+    async with house({A: worker()}, entries=(entry,)) as h:
+        assert h.registry.get(0).entry == entry
+        h.registry.add(WorkerEntry(url=A))
+        assert h.registry.get(0).entry == entry
+        h.registry.add(WorkerEntry(url=A, labels={"rack": "b4"}))
+        assert h.registry.get(0).entry.labels == {"rack": "b4"}
+
+
 async def test_a_worker_whose_facts_failed_once_is_asked_until_they_are_known() -> None:
     fake = worker(statuses={"/server_info": (500, b""), "/get_server_info": (500, b"")})
     async with house({A: fake}) as h:
@@ -347,6 +410,16 @@ async def test_broken_loads_fall_back_to_the_older_page_and_then_to_metrics() ->
         rank = h.registry.get(0).report.ranks[0]  # type: ignore[union-attr]
         assert rank.running is not None
         assert rank.running.source == "/get_load"
+
+
+async def test_loads_that_break_later_are_asked_for_elsewhere() -> None:
+    fake = worker("sglang-0.5.12-radix")
+    async with house({A: fake}) as h:
+        fake.statuses["/v1/loads"] = (500, b"")
+        await h.clock.advance(2)
+        fake.asked.clear()
+        await h.clock.advance(1)
+        assert fake.paths().count("/get_load") == 4
 
 
 async def test_a_worker_that_refuses_our_key_is_never_up_and_says_why() -> None:

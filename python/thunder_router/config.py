@@ -183,6 +183,15 @@ class WorkerSettings(Section):
     """Number or name of the workers' port. `None`: the only one that the slices have."""
     discovery_interval_s: Annotated[float, Field(gt=0)] = 2.0
 
+    def complete(self, entry: WorkerEntry) -> WorkerEntry:
+        """`entry`, with what the section says for all workers where it says nothing itself."""
+        shared = {
+            name: getattr(self, name)
+            for name in ("api_key", "admin_api_key", "capacity_tokens")
+            if getattr(entry, name) is None
+        }
+        return entry.model_copy(update=shared)
+
 
 class IdentitySettings(Section):
     """Which program a request belongs to, beyond the forms that are always understood."""

@@ -9,6 +9,7 @@ Source: ENGINE_MODEL.md §2, fitted to published throughput of 8-GPU FP8 servers
 is a GPU's share of the KV bytes over 45 GB/s of PCIe 5.0.
 """
 
+import math
 from dataclasses import dataclass
 
 from thunder_router.config import WorkerEntry
@@ -50,13 +51,19 @@ def costs_of(report: WorkerReport, entry: WorkerEntry) -> Costs:
     ).lower()
     found = next((costs for piece, costs in _FAMILIES if piece in names), None)
     if found is None and report.prefill_us_per_token is not None:
-        found = Costs(report.prefill_us_per_token.value, 0.0, _OTHER.load_back_us_per_token)
+        measured_us = _stepped(report.prefill_us_per_token.value)
+        found = Costs(measured_us, 0.0, _OTHER.load_back_us_per_token)
     base = found or _OTHER
     return Costs(
         prefill_us_per_token=_or(entry.prefill_us_per_token, base.prefill_us_per_token),
         prefill_ns_per_token2=_or(entry.prefill_ns_per_token2, base.prefill_ns_per_token2),
         load_back_us_per_token=_or(entry.load_back_us_per_token, base.load_back_us_per_token),
     )
+
+
+def _stepped(value: float) -> float:
+    """In steps of a quarter, so that a mean which creeps does not change the offer every second."""
+    return float(1.25 ** round(math.log(value, 1.25)))
 
 
 def _or(value: float | None, otherwise: float) -> float:

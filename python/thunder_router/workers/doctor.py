@@ -64,8 +64,8 @@ async def _screen(
     """One worker's screen, and whether it can serve."""
     try:
         url = normal_url(entry.url)
-        key = entry.api_key or settings.api_key
-        found = await probe(Door(url, key, client, clock, settings.probe_timeout_s))
+        entry = settings.complete(entry)
+        found = await probe(Door(url, entry.api_key, client, clock, settings.probe_timeout_s))
     except (ConfigError, UpstreamError, TimeoutError) as error:
         problem = Text(f"cannot be reached: {error}", style="bold red")
         return Panel(problem, title=entry.url, title_align="left"), False

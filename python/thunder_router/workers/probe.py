@@ -1,8 +1,8 @@
 """Finds out what stands behind a URL, and then asks it the little that changes.
 
 `probe` runs once per engine start: it tries what SGLang and vLLM offer, all at once, and remembers
-which questions are worth asking again. `ask_loads` and the others are those questions. All of them
-read leniently and raise only what `HttpClient.ask` raises.
+which questions are worth asking again. Those are the methods of `Door`. All of them read leniently
+and raise only what `HttpClient.ask` raises.
 """
 
 import asyncio
@@ -24,6 +24,9 @@ __all__ = ["Door", "Found", "probe"]
 
 _LOADS = "/v1/loads?include=core"
 
+HEALTH_TIMEOUT_S = 25.0
+"""SGLang's own SGLANG_HEALTH_CHECK_TIMEOUT is 20 s. Source: SGLANG.md §1.2."""
+
 
 @dataclass(frozen=True, slots=True)
 class Door:
@@ -35,9 +38,11 @@ class Door:
     clock: Clock
     timeout_s: float
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str, timeout_s: float | None = None) -> Answer:
         """GET `path`; raises as `HttpClient.ask` does."""
-        return await self.client.ask("GET", self.url + path, timeout_s=self.timeout_s, key=self.key)
+        return await self.client.ask(
+            "GET", self.url + path, timeout_s=timeout_s or self.timeout_s, key=self.key
+        )
 
     async def loads(self, source: Source) -> tuple[Answer, Reading[tuple[RankLoad, ...]] | None]:
         """`/v1/loads` or `/get_load`, as `source` says; no reading where it is not that."""
@@ -57,8 +62,12 @@ class Door:
         return answer, Reading(gauges, Source.METRICS, self.clock.now_s()) if known else None
 
     async def readiness(self, source: Source) -> Reading[bool] | None:
-        """`/ready` or `/health`: 200 is yes, 503 is no, anything else says nothing."""
-        answer = await self.get(source.value)
+        """`/ready` or `/health`: 200 is yes, 503 is no, anything else says nothing.
+
+        A paused SGLang answers `/health` only after 20 s, so that one is waited for.
+        """
+        timeout_s = max(self.timeout_s, HEALTH_TIMEOUT_S) if source is Source.HEALTH else None
+        answer = await self.get(source.value, timeout_s)
         if answer.status not in (200, 503):
             return None
         return Reading(answer.status == 200, source, self.clock.now_s())
@@ -119,12 +128,14 @@ async def probe(door: Door) -> Found:
     await _fall_back(door, answers)
     seen = await _read(door, answers, door.clock.now_s())
     readiness = await _readiness(door, answers, seen)
+    asks_ready = answers.get("/ready", _NOTHING).status in (200, 503)
+    asks_health = not asks_ready and seen.facts is not None
     locked = any(answer.status in (401, 403) for answer in answers.values())
     known = not locked and (seen.facts is not None or seen.models is not None)
     return Found(
         seen=Seen(seen.facts, seen.models, seen.model_facts, seen.loads, seen.gauges, readiness),
         loads=seen.loads.source if seen.loads else None,
-        readiness=readiness.source if readiness else None,
+        readiness=Source.READY if asks_ready else Source.HEALTH if asks_health else None,
         complete=known and not _may_mend(answers, len(paths)),
         problem=None if known else _problem(answers),
     )
@@ -137,6 +148,9 @@ async def _fall_back(door: Door, answers: dict[str, Answer]) -> None:
             answer = await _attempt(door.get(older))
             if answer is not None and answer.ok:
                 answers[older] = answer
+
+
+_NOTHING = Answer(404)
 
 
 def _body(answers: dict[str, Answer], path: str) -> bytes:
@@ -197,10 +211,10 @@ async def _readiness(door: Door, answers: dict[str, Answer], seen: Seen) -> Read
         return Reading(ready.status == 200, Source.READY, door.clock.now_s())
     if seen.facts is None:
         return None
-    try:
-        return await door.readiness(Source.HEALTH)
-    except (TimeoutError, UpstreamError):
+    answer = await _attempt(door.get("/health"))
+    if answer is None or answer.status not in (200, 503):
         return None
+    return Reading(answer.status == 200, Source.HEALTH, door.clock.now_s())
 
 
 def _may_mend(answers: dict[str, Answer], asked: int) -> bool:

@@ -42,7 +42,7 @@ class Registry:
         clock: Clock,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """Knows nobody yet: `start` adds the workers of `settings`."""
+        """Knows nobody yet: entering it adds the workers of `settings`."""
         self.settings = settings
         self.client = client
         self.clock = clock
@@ -56,7 +56,7 @@ class Registry:
         for entry in self.settings.entries:
             self.add(entry)
         for url in self.settings.urls:
-            self.add(WorkerEntry(url=url))
+            self.add(WorkerEntry(url=url))  # which leaves an entry with settings as it is
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -99,7 +99,8 @@ class Registry:
     def add(self, entry: WorkerEntry) -> Watch:
         """Takes a worker in, and returns at once: whether it lives shows later.
 
-        One that is there already gets the new settings, and stays if it was about to leave.
+        One that is there already stays, even if it was about to leave, and gets the new settings,
+        unless there are none but its URL.
 
         Raises:
             ConfigError: not a worker URL.
@@ -107,7 +108,7 @@ class Registry:
         url = normal_url(entry.url)
         present = self.find(url)
         if present is not None:
-            if present.entry != entry:
+            if entry.model_fields_set != {"url"} and entry != present.entry:
                 self.update(present.id, entry)
             present.stay()
             return present
@@ -151,7 +152,7 @@ class Registry:
             log.info("worker=%d event=removed", watch.id)
 
     def _door(self, url: str, entry: WorkerEntry) -> Door:
-        key = entry.api_key or self.settings.api_key
+        key = self.settings.complete(entry).api_key
         return Door(url, key, self.client, self.clock, self.settings.probe_timeout_s)
 
     def _context(self, url: str) -> ssl.SSLContext | None:
@@ -163,7 +164,7 @@ class Registry:
 
     def control_key(self, watch: Watch) -> SecretStr | None:
         """The key for control calls to this worker."""
-        return watch.entry.admin_api_key or self.settings.admin_api_key or watch.door.key
+        return self.settings.complete(watch.entry).admin_api_key or watch.door.key
 
     def models(self) -> tuple[ModelReport, ...]:
         """What can be asked for now, each name once, with its longest context anywhere."""

@@ -1,6 +1,6 @@
 """Watches one worker, from the moment it is added until it is gone.
 
-Five small loops per worker: one finds out what it is, the others ask for loads, readiness, gauges
+A few small loops per worker: one finds out what it is, the others ask for loads, readiness, gauges
 and the weight version, each at its own pace and with its own time-out, so that nothing slow here
 delays anything else, here or on another worker. Whatever comes back is put into the report; then
 the sign of the moment is looked up in the table of `life`, and the scheduler hears what the table
@@ -18,12 +18,13 @@ from thunder_router.errors import ConnectError, UpstreamError
 from thunder_router.workers.breaker import Breaker, Circuit, Outcome
 from thunder_router.workers.compose import Seen, compose
 from thunder_router.workers.endpoint import endpoint_of
+from thunder_router.workers.evidence import idle_at, newest_snapshot, same_engine, work_done
 from thunder_router.workers.health import Limits, Vitals
 from thunder_router.workers.life import Effect, Sign, State, next_state
-from thunder_router.workers.observations import RankLoad
+from thunder_router.workers.observations import Facts
 from thunder_router.workers.offer import Offer, SchedulerEvents, offers_of
 from thunder_router.workers.probe import Door, Found, probe
-from thunder_router.workers.report import Engine, RankReport, Reading, WorkerReport
+from thunder_router.workers.report import Engine, Source, WorkerReport
 
 __all__ = ["Watch"]
 
@@ -53,6 +54,7 @@ class Watch:
         """Knows nothing of it yet; `crowd` says how many workers are watched in all."""
         self.id = worker
         self.entry = entry
+        self._whole = settings.complete(entry)
         self.door = door
         self.state = State.PROBING
         clock = door.clock
@@ -77,6 +79,7 @@ class Watch:
         self._removed = False
         self._leaving_since_s: float | None = None
         self._idle_since_s: float | None = None
+        self._idle_at_s: float | None = None
 
     # What the registry does with it.
 
@@ -86,7 +89,8 @@ class Watch:
         loops = [
             asyncio.create_task(self._probing()),
             asyncio.create_task(self._repeat(pace.loads_interval_s, self._ask_loads)),
-            asyncio.create_task(self._repeat(pace.ready_interval_s, self._ask_readiness)),
+            asyncio.create_task(self._repeat(pace.ready_interval_s, self._ask_ready)),
+            asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_health)),
             asyncio.create_task(self._repeat(pace.ready_interval_s, self._probe_circuit)),
             asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_gauges)),
             asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_model)),
@@ -101,8 +105,10 @@ class Watch:
     def change(self, entry: WorkerEntry, door: Door) -> None:
         """The operator changed its settings: what is known of it is asked anew."""
         self.entry, self.door = entry, door
+        self._whole = self._settings.complete(entry)
         self.look_again()
-        self._compose()
+        if self.report is not None:
+            self._compose()
 
     def leave(self) -> None:
         """Drain, then go. Goes at once where nothing can be running."""
@@ -188,6 +194,7 @@ class Watch:
         self.step()
 
     async def _probe(self) -> None:
+        was_absent = self._vitals.absent
         found = await probe(self.door)
         now_s = self._clock.now_s()
         self._vitals.answered(now_s)
@@ -195,15 +202,13 @@ class Watch:
         if found.problem is not None:
             self._vitals.readiness(False, now_s)
             return
-        if found.seen.ready is None:
-            self._vitals.readiness(True, now_s)
-        else:
-            self._vitals.readiness(found.seen.ready.value, now_s)
-        before = self.report
+        self._vitals.readiness(found.seen.ready is None or found.seen.ready.value, now_s)
+        known_before = self.report is not None
+        same = same_engine(self._seen, found.seen)
         self._found, self._seen = found, found.seen
         self._compose()
-        after = self.report
-        if before is not None and after is not None and before.incarnation != after.incarnation:
+        # A listener that was gone and came back is another run, unless it can prove the contrary.
+        if known_before and (same is False or (same is None and was_absent)):
             log.info("worker=%d event=restarted", self.id)
             self.step()
             self.flushed()
@@ -211,27 +216,30 @@ class Watch:
     async def _ask_loads(self) -> None:
         if self._found is None or self._found.loads is None:
             return
-        answer, reading = await self.door.loads(self._found.loads)
+        _, reading = await self.door.loads(self._found.loads)
         self._vitals.answered(self._clock.now_s())
         if reading is None:
-            log.debug("worker=%d event=no_loads status=%d", self.id, answer.status)
+            self._found = replace(self._found, complete=False)  # so it is probed again, in time
             return
-        self._watch_work(reading.value)
-        if self._went_back(reading):
-            self.look_again()
-            self.flushed()
-        self._seen = replace(self._seen, loads=reading)
-        self._compose()
+        taken_at_s = newest_snapshot(reading.value)
+        if taken_at_s is not None:
+            self._vitals.snapshot(taken_at_s, work_done(reading.value))
+        self._see(replace(self._seen, loads=reading))
 
-    async def _ask_readiness(self) -> None:
-        if self._found is None or self._found.readiness is None:
-            return
-        reading = await self.door.readiness(self._found.readiness)
+    async def _ask_ready(self) -> None:
+        if self._found is not None and self._found.readiness is Source.READY:
+            await self._ask_readiness(Source.READY)
+
+    async def _ask_health(self) -> None:
+        if self._found is not None and self._found.readiness is Source.HEALTH:
+            await self._ask_readiness(Source.HEALTH)
+
+    async def _ask_readiness(self, source: Source) -> None:
+        reading = await self.door.readiness(source)
         if reading is not None:
             self._vitals.answered(reading.at_s)
             self._vitals.readiness(reading.value, reading.at_s)
-            self._seen = replace(self._seen, ready=reading)
-            self._compose()
+            self._see(replace(self._seen, ready=reading))
 
     async def _ask_gauges(self) -> None:
         if self.report is None or self._seen.gauges is None:
@@ -239,8 +247,7 @@ class Watch:
         _, reading = await self.door.gauges(self.report.engine)
         self._vitals.answered(self._clock.now_s())
         if reading is not None:
-            self._seen = replace(self._seen, gauges=reading)
-            self._compose()
+            self._see(replace(self._seen, gauges=reading))
 
     async def _ask_model(self) -> None:
         if self._seen.model_facts is None:
@@ -248,8 +255,7 @@ class Watch:
         reading = await self.door.model_facts()
         self._vitals.answered(self._clock.now_s())
         if reading is not None:
-            self._seen = replace(self._seen, model_facts=reading)
-            self._compose()
+            self._see(replace(self._seen, model_facts=reading))
 
     async def _probe_circuit(self) -> None:
         if not self.breaker.take_probe(self._clock.now_s()):
@@ -269,42 +275,31 @@ class Watch:
 
     # What it adds up to.
 
-    def _watch_work(self, lines: tuple[RankLoad, ...]) -> None:
-        """Shows the vitals the newest snapshot of any rank, and what all ranks have done so far."""
-        times = [line.snapshot_at_s for line in lines if line.snapshot_at_s is not None]
-        if times:
-            done = tuple((line.in_flight_tokens, line.prefilled_tokens) for line in lines)
-            running = any(line.running for line in lines)
-            self._vitals.snapshot(max(times), done if running else None)
-
-    def _went_back(self, reading: Reading[tuple[RankLoad, ...]]) -> bool:
-        """A counter that only grows has shrunk: the engine started anew behind our back."""
-        before = {line.rank: line for line in self._seen.loads.value} if self._seen.loads else {}
-        for line in reading.value:
-            last = before.get(line.rank)
-            if last is None or last.prefilled_tokens is None or line.prefilled_tokens is None:
-                continue
-            if line.prefilled_tokens < last.prefilled_tokens:
-                return True
-        return False
+    def _see(self, seen: Seen) -> None:
+        """Takes one new answer in. A counter that went back means a start behind our back."""
+        if same_engine(self._seen, seen) is False:
+            # Its facts are of the last run: without them, the probe will not flush again.
+            seen = replace(seen, facts=seen.facts and replace(seen.facts, value=_nameless(seen)))
+            self.look_again()
+            self.flushed()
+        self._seen = seen
+        self._compose()
 
     def _compose(self) -> None:
         """Takes the report anew, and tells the scheduler what changed in it for it."""
-        before, self.report = self.report, compose(self._seen, self.entry)
+        before, self.report = self.report, compose(self._seen, self._whole)
         endpoint = endpoint_of(self.door.url, self.door.key, self.report, self._tls)
         if endpoint != self.endpoint:
             self.endpoint = endpoint
-        busy = [rank for rank in self.report.ranks if not _idle(rank)]
-        if busy:
-            self._idle_since_s = None
-        elif self._idle_since_s is None:
-            self._idle_since_s = self._clock.now_s()
+        self._idle_at_s = idle_at(self.report)
+        if self._idle_at_s is None or self._idle_since_s is None:
+            self._idle_since_s = self._idle_at_s
         old = before.weight_version if before else None
         new = self.report.weight_version
         if old is not None and new is not None and old.value != new.value:
             log.info("worker=%d event=weights_changed version=%s", self.id, new.value)
             self.flushed()
-        offers = offers_of(self.report, self.entry)
+        offers = offers_of(self.report, self._whole)
         changed = offers != self._offers
         shrunk = len(offers) < len(self._offers)
         self._offers = offers
@@ -357,14 +352,13 @@ class Watch:
             return
         now_s = self._clock.now_s()
         idle_s = 0.0
-        if self._idle_since_s is not None:
-            idle_s = now_s - max(self._idle_since_s, self._leaving_since_s)
+        if self._idle_at_s is not None and self._idle_since_s is not None:
+            idle_s = self._idle_at_s - max(self._idle_since_s, self._leaving_since_s)
         late = now_s - self._leaving_since_s >= self._settings.drain_limit_s
         if late or idle_s >= DRAINED_AFTER_S or self.state is State.UNHEALTHY:
             self._removed = True
 
 
-def _idle(rank: RankReport) -> bool:
-    """Nothing runs or waits there, and that is known for now."""
-    parts = (rank.running, rank.waiting)
-    return all(part is not None and part.value == 0 and not part.stale for part in parts)
+def _nameless(seen: Seen) -> Facts:
+    """The facts of `seen`, without the name of the run that they are of."""
+    return replace(seen.facts.value if seen.facts else Facts(Engine.UNKNOWN), incarnation=None)
