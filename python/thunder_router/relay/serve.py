@@ -7,7 +7,8 @@ waits for it; each connection is a `Front`.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from uvicorn import Config, Server
@@ -85,6 +86,17 @@ class RelayServer(Server):
         await self._accepting.wait()
         port: int = self.servers[0].sockets[0].getsockname()[1]
         return port
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Turns SIGTERM and SIGINT into a graceful end.
+
+        uvicorn would raise the signal once more afterwards: the process would die of it instead
+        of ending, its caller's last steps left out and its exit status no success.
+        """
+        with super().capture_signals():
+            yield
+            self._captured_signals.clear()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets answers under way be completed within the grace time, then ends everything."""
