@@ -1,4 +1,4 @@
-"""The processes of a measurement: started pinned, watched by the kernel's own account, ended by id.
+"""Processes started from here: pinned if need be, watched by the kernel's account, ended by id.
 
 Each is the leader of its own session. Only processes started here are ever signalled, and their
 descendants are found through `/proc`, never by name.
@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Process", "free_port", "wait_until_answers"]
+__all__ = ["Process", "console_script", "free_port", "wait_until_answers"]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -24,24 +25,28 @@ STOP_S = 10.0
 
 
 class Process:
-    """A running child, pinned to `cores`, with everything it forked.
+    """A running child with everything it forked.
 
     Args:
+        command: The program and its arguments.
         log: Where stdout and stderr go.
+        cores: Pins it to these; None leaves it free.
+        environment: On top of this process's.
     """
 
     def __init__(
         self,
         command: Sequence[str],
         *,
-        cores: Sequence[int],
         log: Path,
+        cores: Sequence[int] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.log = log
+        pinned = ["taskset", "-c", ",".join(map(str, cores))] if cores else []
         with log.open("ab") as sink:
             self._child = subprocess.Popen(
-                ["taskset", "-c", ",".join(map(str, cores)), *command],
+                [*pinned, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
@@ -78,6 +83,26 @@ class Process:
         """Resident memory now, of the child and its living descendants."""
         return sum(_resident_bytes(pid) for pid in _family(self.pid))
 
+    @property
+    def status(self) -> int | None:
+        """Its exit status, or minus the signal that ended it; None while it runs."""
+        return self._child.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends the child itself a signal."""
+        self._child.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int:
+        """Its exit status, once it has ended by itself.
+
+        Raises:
+            TimeoutError: it still runs after `timeout_s`.
+        """
+        try:
+            return self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired as error:
+            raise TimeoutError(f"still running after {timeout_s} s: {self.log}") from error
+
     def stop(self) -> None:
         """SIGTERM, then SIGKILL for what is left after STOP_S."""
         family = _family(self.pid) if self.alive else []
@@ -89,6 +114,18 @@ class Process:
             for pid in family:
                 _signal(pid, signal.SIGKILL)
             self._child.wait(STOP_S)
+
+
+def console_script(name: str) -> str:
+    """The path of a command that belongs to the running interpreter's environment.
+
+    Raises:
+        FileNotFoundError: it is not installed there.
+    """
+    path = Path(sys.executable).with_name(name)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} is missing: run make setup")
+    return str(path)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

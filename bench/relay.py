@@ -107,7 +107,7 @@ def run(
                     continue
                 try:
                     bench.measure(system, turn, scenarios, results)
-                except (UnavailableError, RuntimeError) as error:
+                except (UnavailableError, FileNotFoundError, RuntimeError) as error:
                     results.missing[system.name] = str(error)
                     say(f"  left out: {system.name}: {error}")
         for system in systems if memory else ():

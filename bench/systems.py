@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.processes import console_script
+
 __all__ = ["CACHE", "SYSTEMS", "System", "UnavailableError"]
 
 HERE = Path(__file__).parent
@@ -42,11 +44,9 @@ class System:
 def _thunder_router(policy: str) -> Command:
     def command(port: int, workers: Sequence[str], scratch: Path) -> list[str]:
         del scratch
-        program = Path(sys.executable).with_name("thunder-router")
-        if not program.exists():
-            raise UnavailableError(f"{program} is missing: run make setup")
         return [
-            *(str(program), "serve", "--host", "127.0.0.1", "--port", str(port)),
+            *(console_script("thunder-router"), "serve"),
+            *("--host", "127.0.0.1", "--port", str(port)),
             *("--policy", policy, "--log-level", "warning"),
             *("--worker-urls", *workers),
         ]

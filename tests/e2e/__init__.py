@@ -1,0 +1,1 @@
+"""Real processes, real clients: what a user's own programs meet."""
