@@ -1,0 +1,1 @@
+"""`make demo`: agent programs through real HTTP, with and without scheduling, side by side."""
