@@ -13,8 +13,9 @@ from typing import Any
 from faulty_worker import FaultyWorker
 from thunder_router.config import RelaySettings
 from thunder_router.errors import NoWorkerError
+from thunder_router.relay.application import Application
 from thunder_router.relay.contract import Arrival, Ended, Endpoint, Fault
-from thunder_router.relay.front import Application, Front
+from thunder_router.relay.front import Front
 from thunder_router.relay.keys import ClientKey
 from thunder_router.relay.relay import Relay
 

@@ -7,15 +7,16 @@ before the announced end.
 """
 
 import math
-from typing import Final, Protocol
+from typing import Final
 
 from thunder_router import answers
 from thunder_router.answers import Problem
+from thunder_router.relay.client import Client
 from thunder_router.relay.headers import Lines, answer_head, status_line
 from thunder_router.relay.request import Request
 from thunder_router.relay.upstream import Upstream
 
-__all__ = ["Answer", "Client"]
+__all__ = ["Answer"]
 
 _EARLY_HEAD: Final = (
     b"HTTP/1.1 200 OK\r\n"
@@ -28,16 +29,6 @@ _JOINED_BYTES: Final = 16 * 1024
 _PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 _COMMENT: Final = b": keep-alive\n\n"
 _EVENT_ENDS: Final = (b"\n\n", b"\r\n\r\n")
-
-
-class Client(Protocol):
-    """The client's connection, as an answer sees it."""
-
-    def write(self, data: bytes) -> None:
-        """Sends."""
-
-    def keeps(self, request: Request) -> bool:
-        """Whether the connection may outlive the answer to this request."""
 
 
 class Answer:

@@ -1,13 +1,14 @@
-"""What the scheduler and the metrics are told when an exchange ends."""
+"""What the scheduler and the worker registry are told of an exchange's end."""
 
 from typing import TYPE_CHECKING
 
-from thunder_router.relay.contract import Outcome, Ticket
+from thunder_router.errors import ProtocolError, UpstreamError, WorkerTimeoutError
+from thunder_router.relay.contract import Fault, Outcome, Ticket
 
 if TYPE_CHECKING:
     from thunder_router._core import ResponseScanner
 
-__all__ = ["settle"]
+__all__ = ["fault", "settle"]
 
 
 def settle(ticket: Ticket, outcome: Outcome, scanner: "ResponseScanner | None") -> None:
@@ -32,3 +33,10 @@ def settle(ticket: Ticket, outcome: Outcome, scanner: "ResponseScanner | None") 
             cached_host_tokens=scanner.cached_host_tokens,
             tools=scanner.tools,
         )
+
+
+def fault(error: UpstreamError) -> Fault:
+    """What a worker that broke off its answer is charged with."""
+    if isinstance(error, WorkerTimeoutError):
+        return "timeout"
+    return "protocol" if isinstance(error, ProtocolError) else "reset"

@@ -13,22 +13,23 @@ used again costs nothing: the request goes to the same worker on a fresh one.
 import asyncio
 import logging
 import math
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from thunder_router._core import scan_request
 from thunder_router.answers import Problem, explain
 from thunder_router.errors import (
     ConnectError,
     NoWorkerError,
-    ProtocolError,
     ThunderError,
     UpstreamError,
     WorkerTimeoutError,
 )
-from thunder_router.relay import answer, errands
-from thunder_router.relay.books import settle
+from thunder_router.relay import errands
+from thunder_router.relay.answer import Answer
+from thunder_router.relay.books import fault, settle
+from thunder_router.relay.client import Client
 from thunder_router.relay.comments import Comments
-from thunder_router.relay.contract import Arrival, Ended, Fault, Outcome, Place, Ticket
+from thunder_router.relay.contract import Arrival, Ended, Outcome, Place, Ticket
 from thunder_router.relay.message import Message, compose
 from thunder_router.relay.opening import Opening
 from thunder_router.relay.pool import Lane
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from thunder_router._core import RequestFacts, ResponseScanner
     from thunder_router.relay.relay import Relay
 
-__all__ = ["Client", "Exchange"]
+__all__ = ["Exchange"]
 
 _log = logging.getLogger(__name__)
 
@@ -47,24 +48,6 @@ _RETRIES: Final = 1
 _PROGRESS_CHUNKS: Final = 32
 """Chunks of a stream between two reports of progress."""
 _FAULTY_STATUS: Final = frozenset({500, 502, 504})
-
-
-class Client(answer.Client, Protocol):
-    """The client's connection, as an exchange sees it.
-
-    Attributes:
-        peer: Its address.
-        paused: It does not keep up with what it is sent.
-    """
-
-    peer: str
-    paused: bool
-
-    def answered(self, *, keeps: bool) -> None:
-        """The answer is complete: the next request may have its turn, or the connection ends."""
-
-    def cut(self) -> None:
-        """Ends the connection in the middle of the answer."""
 
 
 class Exchange:
@@ -102,8 +85,9 @@ class Exchange:
         self._body = request.take_body()
         self._since = relay.loop.time()
         self._id = relay.next_id()
+        self._idle_s = relay.settings.stream_idle_timeout_s
         request_id = request.fields.get(b"x-request-id") or self._id.encode()
-        self._answer = answer.Answer(client, request, request_id=request_id)
+        self._answer = Answer(client, request, request_id=request_id)
 
     # --- before the worker ---
 
@@ -201,28 +185,27 @@ class Exchange:
     def received(self, chunk: bytes, complete: bool) -> None:
         """The worker sent more of its answer."""
         try:
-            if self._begun:
-                self._pass_on(chunk, complete)
-            else:
+            if not self._begun:
                 self._look_at(chunk, complete)
+                return
+            scanner = self._scanner
+            if scanner is not None:
+                chunk = scanner.feed(chunk)
+                self._chunks += 1
+                if not self._chunks % _PROGRESS_CHUNKS and self._ticket is not None:
+                    self._ticket.progress(scanner.decoded_events)
+                if complete:
+                    chunk += scanner.finish()
+            if complete:
+                self._complete(chunk)
+                return
+            if chunk:
+                self._answer.more(chunk)
+            if self._idle_s is not None:
+                self._arm(self._idle_s)
         except Exception as error:
             self._stop_worker()
             self._refuse(error)
-
-    def _pass_on(self, chunk: bytes, complete: bool) -> None:
-        scanner = self._scanner
-        if scanner is not None:
-            chunk = scanner.feed(chunk)
-            self._chunks += 1
-            if self._chunks % _PROGRESS_CHUNKS == 0 and self._ticket is not None:
-                self._ticket.progress(scanner.decoded_events)
-        if complete:
-            self._complete(chunk if scanner is None else chunk + scanner.finish())
-            return
-        if chunk:
-            self._answer.more(chunk)
-        if self._relay.settings.stream_idle_timeout_s is not None:
-            self._arm(self._relay.settings.stream_idle_timeout_s)
 
     def _look_at(self, chunk: bytes, complete: bool) -> None:
         """Decides what the beginning of an answer is worth, as soon as that is clear."""
@@ -234,17 +217,18 @@ class Exchange:
             self._scanner = opening.scanner
         held = opening.feed(chunk, complete)
         if not opening.clear:
-            self._arm(self._relay.settings.stream_idle_timeout_s)
+            self._arm(self._idle_s)
             return
         if self._retries < _RETRIES and opening.busy:
             self._retry(None)
             return
-        # Once an early head is out, only a stream can follow it.
-        problem = opening.refusal or (opening.no_stream if reply.status else None)
-        if problem is not None:
-            self._release_connection()
-            self._refuse_with(problem)
-            return
+        if opening.sse or reply.status:
+            # Once an early head is out, only a stream can follow it.
+            problem = opening.refusal or (opening.no_stream if reply.status else None)
+            if problem is not None:
+                self._release_connection()
+                self._refuse_with(problem)
+                return
         if self._comments is not None:
             self._comments.stop()
         if not reply.status:
@@ -256,7 +240,7 @@ class Exchange:
             self._complete(held)
         else:
             reply.more(held)
-            self._arm(self._relay.settings.stream_idle_timeout_s)
+            self._arm(self._idle_s)
 
     def _complete(self, rest: bytes) -> None:
         connection, scanner = self._connection, self._scanner
@@ -279,7 +263,7 @@ class Exchange:
         if stale:
             self._task = self._relay.loop.create_task(self._travel(self._lane))
             return
-        self._relay.workers.faulted(self._worker, _fault(error))
+        self._relay.workers.faulted(self._worker, fault(error))
         self._refuse(error)
 
     def _retry(self, error: ThunderError | None) -> None:
@@ -413,9 +397,3 @@ class Exchange:
     def _comment(self) -> None:
         if not self._client.paused:
             self._answer.keep_alive()
-
-
-def _fault(error: UpstreamError) -> Fault:
-    if isinstance(error, WorkerTimeoutError):
-        return "timeout"
-    return "protocol" if isinstance(error, ProtocolError) else "reset"

@@ -15,19 +15,20 @@ import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import httptools
 
-from thunder_router.answers import Problem, explain
-from thunder_router.errors import BodyTooLargeError, UnauthorizedError
+from thunder_router.answers import Problem
+from thunder_router.relay import problems
 from thunder_router.relay.answer import Answer
+from thunder_router.relay.application import Application
 from thunder_router.relay.exchange import Exchange
 from thunder_router.relay.relay import Relay
 from thunder_router.relay.request import Request
 from thunder_router.relay.routes import origin_form
 
-__all__ = ["Application", "Front"]
+__all__ = ["Front"]
 
 _log = logging.getLogger(__name__)
 
@@ -42,37 +43,7 @@ _LINGER_S: Final = 5.0
 """How long a client may go on sending what is not wanted. Closing at once would reset the
 connection, and the answer with it."""
 
-_MALFORMED: Final = Problem(400, "The request is not HTTP/1.1.", "malformed_request")
-_CUT_SHORT: Final = Problem(400, "The request ended before its length.", "incomplete_request")
-_HEAD_TOO_LARGE: Final = Problem(431, "The request's headers are too large.", "headers_too_large")
-_TOO_SLOW: Final = Problem(408, "The request did not come in time.", "request_timeout")
-_NOT_FOUND: Final = Problem(404, "There is nothing at this path.", "not_found")
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-
-
-class Application(Protocol):
-    """Answers the requests on one connection that are not the relay's."""
-
-    def begin(self, request: Request) -> None:
-        """Takes the head."""
-
-    def more(self, request: Request, piece: bytes) -> None:
-        """Takes a part of the body."""
-
-    def end(self, request: Request) -> None:
-        """The body is complete."""
-
-    def pause_writing(self) -> None:
-        """The client does not keep up."""
-
-    def resume_writing(self) -> None:
-        """The client reads again."""
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
-
-    def shutdown(self) -> None:
-        """Ends the connection with the answer that is under way."""
 
 
 class Front(asyncio.Protocol):
@@ -134,9 +105,9 @@ class Front(asyncio.Protocol):
             _log.error("front=failed", exc_info=error)
             self.cut()
         except httptools.HttpParserError:
-            self._give_up(_MALFORMED)
+            self._give_up(problems.MALFORMED)
         if self._fruitless > _HEAD_LIMIT and not self._deaf:
-            self._give_up(_HEAD_TOO_LARGE)
+            self._give_up(problems.HEAD_TOO_LARGE)
 
     def _decline_upgrade(self, rest: bytes) -> None:
         """Reads the request again as if it had not offered another protocol: nobody here has one.
@@ -155,7 +126,7 @@ class Front(asyncio.Protocol):
         if self._exchange is not None:
             self.cut()
         elif self._incoming is not None and not self._incoming.complete and not self._deaf:
-            self._give_up(_CUT_SHORT)
+            self._give_up(problems.CUT_SHORT)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -224,7 +195,7 @@ class Front(asyncio.Protocol):
             return
         request.keep_alive = not request.http10 and parser.should_keep_alive()
         if len(request.headers) > _HEADERS_LIMIT:
-            request.problem = _HEAD_TOO_LARGE
+            request.problem = problems.HEAD_TOO_LARGE
         if self._serving is None:
             self._serve(request)
         else:
@@ -241,7 +212,7 @@ class Front(asyncio.Protocol):
         if request.problem is not None:
             return
         if request.size > self._max_body:
-            self._give_up(_too_large(self._max_body))
+            self._give_up(problems.too_large(self._max_body))
             return
         if request is self._serving:
             self.deadline = self._loop.time() + self._read_timeout_s
@@ -287,12 +258,12 @@ class Front(asyncio.Protocol):
     def _object(self, request: Request) -> Problem | None:
         """What stands against serving it, as far as its head tells."""
         if request.route is None:
-            return _NOT_FOUND if self._make_application is None else None
+            return problems.NOT_FOUND if self._make_application is None else None
         key = self.relay.key
         if key is not None and not key.admits(request.fields):
-            return explain(UnauthorizedError("The API key is missing or wrong."))
+            return problems.UNAUTHORIZED
         if request.announced > self._max_body:
-            return _too_large(self._max_body)
+            return problems.too_large(self._max_body)
         return None
 
     def _whole(self, request: Request) -> None:
@@ -407,7 +378,7 @@ class Front(asyncio.Protocol):
             self.deadline = math.inf
             unfinished = self._incoming is not None and not self._incoming.complete
             if unfinished and not self._deaf:
-                self._give_up(_TOO_SLOW)
+                self._give_up(problems.TOO_SLOW)
             else:
                 self.transport.close()
 
@@ -423,7 +394,3 @@ class Front(asyncio.Protocol):
         """Ends now."""
         self._deaf = True
         self.transport.abort()
-
-
-def _too_large(limit: int) -> Problem:
-    return explain(BodyTooLargeError(f"The body is longer than {limit} bytes."))

@@ -74,8 +74,8 @@ def request_head(
     if endpoint.ranks > 1:
         drop = drop | {b"x-data-parallel-rank"}
         parts.append(b"X-Data-Parallel-Rank: %d\r\n" % rank)
-    for name, value in request.lines:
-        if name.lower() not in drop:
+    for (lower, value), (name, _) in zip(request.headers, request.lines, strict=True):
+        if lower not in drop:
             parts += (name, b": ", value, b"\r\n")
     if request_id is not None:
         parts += (b"X-Request-Id: ", request_id, b"\r\n")

@@ -74,8 +74,10 @@ class Opening:
     @property
     def busy(self) -> bool:
         """The worker has not begun it: its queue is full."""
-        refusal = self.refusal
-        return self.status == 503 or (refusal is not None and refusal.status == 503)
+        if self.status == 503:
+            return True
+        refusal = self.refusal if self.sse else None
+        return refusal is not None and refusal.status == 503
 
     @property
     def refusal(self) -> Problem | None:

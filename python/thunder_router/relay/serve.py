@@ -5,6 +5,7 @@ waits for it; each connection is a `Front`.
 """
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import Callable, Iterator
@@ -79,6 +80,9 @@ class RelayServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts the application, then listens."""
         await super().startup(sockets)
+        # What is loaded by now stays: the collector need not walk it while streams wait.
+        gc.collect()
+        gc.freeze()
         self._accepting.set()
 
     async def listening(self) -> int:
