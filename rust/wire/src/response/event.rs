@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::json::unescape;
 
+use super::facts::MOST_TOOLS;
 use super::node::Node;
 
 /// Numbers of tokens that an answer may report.
@@ -138,7 +139,9 @@ impl Event {
     pub(super) fn string(&mut self, node: Node, kept: &[u8], length: usize) {
         match node {
             Node::Text => self.has_text |= length > 0,
-            Node::ToolName if length > 0 => self.tools.push(unescape(kept)),
+            Node::ToolName if length > 0 && self.tools.len() < MOST_TOOLS => {
+                self.tools.push(unescape(kept));
+            }
             Node::FinishReason => self.finish_reason = Some(unescape(kept)),
             Node::Status => self.status = Some(unescape(kept)),
             Node::Id if !self.knows_id => {

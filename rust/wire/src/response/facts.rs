@@ -7,6 +7,9 @@ use super::event::{Count, Counts, Event, Kind};
 /// Sequences of one answer that are told apart; the rest are counted with the last.
 const MOST_SEQUENCES: usize = 64;
 
+/// No answer calls more kinds of tools than this; a worker that says so costs no more memory.
+pub(super) const MOST_TOOLS: usize = 64;
+
 /// Facts about an answer. They are complete once it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseFacts {
@@ -76,7 +79,7 @@ impl ResponseFacts {
         };
         self.decoded_events += u64::from(is_stream && is_delta);
         for tool in event.tools {
-            if !self.tools.contains(&tool) {
+            if self.tools.len() < MOST_TOOLS && !self.tools.contains(&tool) {
                 self.tools.push(tool);
             }
         }
