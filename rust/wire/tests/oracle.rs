@@ -136,6 +136,21 @@ proptest! {
     }
 
     #[test]
+    fn a_list_of_numbers_is_judged_as_serde_judges_it(
+        numbers in prop::collection::vec(prop::sample::select(vec!["0", "7", "42", "151643", "00", "07", "-1", ""]), 0..40),
+        separators in prop::collection::vec(prop::sample::select(vec![",", ", ", ",  ", " ,", " ", ",,"]), 40),
+        plain in any::<bool>(),
+    ) {
+        let mut list = String::new();
+        for (number, separator) in numbers.iter().zip(separators) {
+            // Mostly sound lists, so that the fast path is on its way when it meets the odd one.
+            list.push_str(if plain && number.len() != 2 { "5" } else { number });
+            list.push_str(if plain && separator.len() > 1 { ", " } else { separator });
+        }
+        agree(format!("{{\"input_ids\":[{list}1]}}").as_bytes())?;
+    }
+
+    #[test]
     fn any_bytes_are_judged_as_serde_judges_them(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         agree(&bytes)?;
         agree(&[b"{\"a\":\"", &bytes[..], b"\"}"].concat())?;
@@ -210,6 +225,21 @@ fn corner_cases_are_judged_as_serde_judges_them() {
     for control in 0..0x21u8 {
         documents.push([b"{\"a\":\"", &[control][..], b"\"}"].concat());
         documents.push([b"{\"a\":", &[control][..], b"1}"].concat());
+    }
+    for list in [
+        "1,01,2",
+        "1, 2 3,4",
+        "1  ,2",
+        "1,  2,3",
+        "1,2,",
+        ",1,2",
+        "1 2,3",
+        "1,2 ,3",
+        "1,-2,3",
+        "1,2.5,3,4",
+        "1,0,2",
+    ] {
+        documents.push(format!("{{\"input_ids\":[{list}]}}").into_bytes());
     }
     for length in 56..72 {
         documents.push(format!("{{\"a\":\"{}\\\"\"}}", "x".repeat(length)).into_bytes());

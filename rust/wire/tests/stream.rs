@@ -337,6 +337,40 @@ proptest! {
     }
 }
 
+/// Counts of whole events and of those with text.
+fn counts(pieces: &[&str], dialect: Dialect) -> (u64, u64, bool) {
+    let mut scanner = Scanner::new(dialect, true, false);
+    for piece in pieces {
+        scanner.feed(piece.as_bytes());
+    }
+    let facts = scanner.facts();
+    (facts.events, facts.decoded_events, facts.done)
+}
+
+#[test]
+fn the_end_of_an_event_is_not_taken_for_an_event() {
+    let end = "ta: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    assert_eq!(
+        counts(&["data: 1\n\nda", end, end], Dialect::Chat),
+        (2, 1, false)
+    );
+}
+
+#[test]
+fn data_in_two_lines_is_not_taken_for_text() {
+    let begin = "data: {\"delta\":{\"text\":\"nineteen-characters\"},\n";
+    let delta = format!("{begin}data:           \"type\":\"content_block_delta\"}}\n\n");
+    let stop = format!("{begin}data:           \"type\":\"message_stop\"}}\n\n");
+    assert_eq!(
+        begin.find("nineteen"),
+        delta.rfind("content").map(|at| at - begin.len())
+    );
+    assert_eq!(
+        counts(&["data: 1\n\n", &delta, &stop], Dialect::Messages),
+        (3, 2, true)
+    );
+}
+
 #[test]
 fn an_event_longer_than_any_usage_chunk_is_passed_on_before_it_ends() {
     let mut scanner = Scanner::new(Dialect::Chat, true, true);

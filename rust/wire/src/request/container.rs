@@ -85,7 +85,6 @@ impl RequestFacts {
         cursor: &mut Cursor<'_>,
         rule: &'static Rule,
     ) -> Result<bool, BodyError> {
-        let outer = self.spans.nested.len();
         let mut cutter = Cutter::default();
         let mut object = cursor.open_object()?;
         while let Some(member) = cursor.member(&mut object)? {
@@ -102,7 +101,6 @@ impl RequestFacts {
             return Ok(rule.fate == Fate::Cut);
         }
         if !cutter.cuttable.is_empty() && cutter.cuttable.len() == cutter.members {
-            self.spans.nested.truncate(outer);
             return Ok(true);
         }
         self.spans.nested.extend(cut::spans(cutter.cuttable.iter()));

@@ -264,3 +264,27 @@ impl Scanner {
 fn may_be_usage(event: &[u8]) -> bool {
     event.len() <= LONGEST_USAGE_CHUNK && memmem::find(event, b"\"choices\":[{").is_none()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_is_remembered_and_another_kind_of_event_forgotten() {
+        let mut scanner = Scanner::new(Dialect::Chat, true, false);
+        let delta =
+            b"data: {\"choices\":[{\"delta\":{\"content\":\"ab\"},\"finish_reason\":null}]}\n\n";
+        let found = |scanner: &Scanner| {
+            scanner
+                .stream
+                .as_ref()
+                .and_then(|stream| stream.repeat.find(delta))
+        };
+        for _ in 0..2 {
+            scanner.feed(b"data: {\"choices\":[]}\n\n");
+            assert_eq!(found(&scanner), None);
+            scanner.feed(delta);
+            assert_eq!(found(&scanner), Some((delta.len(), true)));
+        }
+    }
+}
