@@ -38,15 +38,20 @@ pub enum Optional {
 }
 
 impl Optional {
+    /// All of them, with the names under which they are spliced in.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("session_id", Self::SessionId),
+        ("rid", Self::Rid),
+        ("priority", Self::Priority),
+        ("routed_dp_rank", Self::DpRank),
+    ];
+
     /// The field of this name, if it is one of them.
     pub fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "session_id" => Self::SessionId,
-            "rid" => Self::Rid,
-            "priority" => Self::Priority,
-            "routed_dp_rank" => Self::DpRank,
-            _ => return None,
-        })
+        Self::ALL
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|&(_, field)| field)
     }
 }
 

@@ -130,7 +130,7 @@ impl Prompt {
         let mut text = Text::default();
         cursor.source_text(&mut text)?;
         let source = cursor.span(start, cursor.at());
-        if text.bytes > 2 {
+        if text.longest > 0 {
             self.text.join(text);
             self.tools = Some(xxh3_64(source));
         }

@@ -25,6 +25,18 @@ pub struct Splice<'a> {
     pub dp_rank: Option<u32>,
 }
 
+impl Splice<'_> {
+    /// What to splice in for this field, as JSON.
+    fn value(&self, field: Optional) -> Option<String> {
+        match field {
+            Optional::SessionId => self.session_id.map(quoted),
+            Optional::Rid => self.rid.map(quoted),
+            Optional::Priority => self.priority.map(|priority| priority.to_string()),
+            Optional::DpRank => self.dp_rank.map(|rank| rank.to_string()),
+        }
+    }
+}
+
 /// What the body says about `stream_options.include_usage`. Offsets are into the body.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum StreamOptions {
@@ -47,6 +59,16 @@ struct Edit {
     start: usize,
     end: usize,
     with: Cow<'static, str>,
+}
+
+impl Edit {
+    fn new((start, end): (usize, usize), with: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            start,
+            end,
+            with: with.into(),
+        }
+    }
 }
 
 /// A changed body, before it is written anywhere.
@@ -104,97 +126,58 @@ impl RequestFacts {
                 got: body.len(),
             });
         }
-        let mut edits: Vec<Edit> = Vec::new();
-        let spliced = |field| match field {
-            Optional::SessionId => splice.session_id.is_some(),
-            Optional::Rid => splice.rid.is_some(),
-            Optional::Priority => splice.priority.is_some(),
-            Optional::DpRank => splice.dp_rank.is_some(),
-        };
-        let goes = |member: &&cut::Cuttable| match member.optional {
-            None => true,
-            Some(field) => splice.drop.contains(&field) || (member.is_null && spliced(field)),
-        };
-        let gone = spans.cuttable.iter().filter(goes).count();
-        let stays = |optional| {
-            spans
+        let mut head: Vec<String> = Vec::new();
+        // By field: whether the client's own, if there is one, makes room.
+        let mut goes = [false; Optional::ALL.len()];
+        for (name, field) in Optional::ALL {
+            let value = splice.value(field);
+            let mut own = spans
                 .cuttable
                 .iter()
-                .any(|member| member.optional == Some(optional) && !goes(&member))
-        };
-        let cuts = cut::spans(spans.cuttable.iter().filter(goes));
-        edits.extend(cuts.iter().chain(&spans.nested).map(|&(start, end)| Edit {
-            start,
-            end,
-            with: "".into(),
-        }));
-
-        let mut head = String::new();
-        let mut member = |name: &str, value: &str| {
-            head.push_str(if head.is_empty() { "\"" } else { ",\"" });
-            head.push_str(name);
-            head.push_str("\":");
-            head.push_str(value);
-        };
-        if let Some(session_id) = splice.session_id
-            && !stays(Optional::SessionId)
-        {
-            member("session_id", &quoted(session_id));
-        }
-        if let Some(rid) = splice.rid
-            && !stays(Optional::Rid)
-        {
-            member("rid", &quoted(rid));
-        }
-        if let Some(priority) = splice.priority
-            && !stays(Optional::Priority)
-        {
-            member("priority", &priority.to_string());
-        }
-        if let Some(rank) = splice.dp_rank
-            && !stays(Optional::DpRank)
-        {
-            member("routed_dp_rank", &rank.to_string());
-        }
-        if splice.include_usage && self.stream && spans.usage_on_request {
-            const ASK: &str = "\"include_usage\":true";
-            match spans.stream_options {
-                StreamOptions::Absent => member("stream_options", &format!("{{{ASK}}}")),
-                StreamOptions::Null(start, end) => {
-                    edits.push(Edit {
-                        start,
-                        end,
-                        with: format!("{{{ASK}}}").into(),
-                    });
-                }
-                StreamOptions::Silent { open, is_empty } => {
-                    let comma = if is_empty { "" } else { "," };
-                    edits.push(Edit {
-                        start: open,
-                        end: open,
-                        with: format!("{ASK}{comma}").into(),
-                    });
-                }
-                StreamOptions::Declines(start, end) => edits.push(Edit {
-                    start,
-                    end,
-                    with: "true".into(),
-                }),
-                StreamOptions::Asks => {}
+                .filter(|member| member.optional == Some(field));
+            let is_set = own.any(|member| !member.is_null);
+            goes[field as usize] = splice.drop.contains(&field) || (value.is_some() && !is_set);
+            if let Some(value) = value.filter(|_| goes[field as usize]) {
+                head.push(format!("\"{name}\":{value}"));
             }
+        }
+        let gone = spans
+            .cuttable
+            .iter()
+            .filter(|member| member.optional.is_none_or(|field| goes[field as usize]));
+        let stay = spans.members - gone.clone().count();
+        let cuts = cut::spans(gone);
+        let mut edits: Vec<Edit> = cuts
+            .iter()
+            .chain(&spans.nested)
+            .map(|&span| Edit::new(span, ""))
+            .collect();
+        if splice.include_usage && self.stream && spans.usage_on_request {
+            ask_for_usage(spans.stream_options, &mut head, &mut edits);
         }
         if !head.is_empty() {
-            if gone < spans.members {
-                head.push(',');
-            }
-            edits.push(Edit {
-                start: spans.open,
-                end: spans.open,
-                with: head.into(),
-            });
+            let comma = if stay > 0 { "," } else { "" };
+            edits.push(Edit::new((spans.open, spans.open), head.join(",") + comma));
         }
         edits.sort_by_key(|edit| (edit.start, edit.end));
         Ok((!edits.is_empty()).then_some(Rewrite { body, edits }))
+    }
+}
+
+/// Sets `stream_options.include_usage`: by an edit, or by a member at the head of the body.
+fn ask_for_usage(found: StreamOptions, head: &mut Vec<String>, edits: &mut Vec<Edit>) {
+    const ASK: &str = "\"include_usage\":true";
+    match found {
+        StreamOptions::Absent => head.push(format!("\"stream_options\":{{{ASK}}}")),
+        StreamOptions::Null(start, end) => {
+            edits.push(Edit::new((start, end), format!("{{{ASK}}}")));
+        }
+        StreamOptions::Silent { open, is_empty } => {
+            let comma = if is_empty { "" } else { "," };
+            edits.push(Edit::new((open, open), format!("{ASK}{comma}")));
+        }
+        StreamOptions::Declines(start, end) => edits.push(Edit::new((start, end), "true")),
+        StreamOptions::Asks => {}
     }
 }
 
