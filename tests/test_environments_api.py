@@ -178,7 +178,7 @@ async def test_the_schedulers_events_reach_the_environments(harness: Harness) ->
     async with harness.router() as environments:
         told = api.follow(environments, waiting=lambda program: program == "p1")
         box = engine.put(Kind.CONTAINER, "box")
-        told(events.Seen("p1", (box,)))
+        told(events.Seen("p1", (box,), "10.0.0.9"))
         await owns(environments, "p1", 1)
         for event in (
             events.Prepared("p1", 100),

@@ -194,7 +194,7 @@ def follow(environments: Environments, waiting: Callable[[str], bool]) -> events
     def told(event: events.ProgramEvent) -> None:
         match event:
             case events.Seen(program=program, docker_ids=docker_ids, peer=peer):
-                environments.request(program, docker_ids, peer)
+                environments.request(program, docker_ids, peer or None)
             case events.Prepared(program=program, expected_wait_ms=expected_wait_ms):
                 environments.prepare(program, expected_wait_ms)
             case events.Paused(program=program):
