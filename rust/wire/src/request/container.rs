@@ -107,7 +107,7 @@ impl RequestFacts {
         Ok(false)
     }
 
-    /// `vllm_xargs` takes scalars only, so clients put the object into a string. A string that is
+    /// vLLM takes no objects in `vllm_xargs`, so clients put them into a string. A string that is
     /// no JSON says nothing.
     fn read_encoded_container(
         &mut self,
