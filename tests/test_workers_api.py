@@ -249,6 +249,17 @@ async def test_generation_pauses_and_continues_everywhere_and_nobody_is_admitted
         assert h.ear.take() == [("sync ends",), ("up", 0, 0), ("up", 1, 0)]
 
 
+async def test_memory_that_comes_back_in_parts_is_back_with_its_last_part() -> None:
+    async with house(A) as h:
+        h.ear.take()
+        await h.say("POST", "/release_memory_occupation", json={})
+        assert h.ear.take() == [("sync begins",)]
+        await h.say("POST", "/resume_memory_occupation", json={"tags": ["weights"]})
+        assert h.ear.take() == []
+        await h.say("POST", "/resume_memory_occupation", json={"tags": ["kv_cache"]})
+        assert h.ear.take() == [("sync ends",)]
+
+
 async def test_a_pause_that_nobody_took_does_not_hold_up_admission() -> None:
     async with house(A) as h:
         h.ear.take()

@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from thunder_router.errors import UpstreamError
 from thunder_router.workers.http import Answer
+from thunder_router.workers.lenient import mapping, parse_json
 from thunder_router.workers.registry import Registry
 from thunder_router.workers.watch import Watch
 
@@ -23,7 +24,7 @@ __all__ = ["CALLS", "Call", "Meaning", "Result", "broadcast"]
 
 log = logging.getLogger(__name__)
 
-SHOWN_BYTES = 16 * 1024
+SHOWN_CHARACTERS = 16 * 1024
 """Of a worker's answer to a control call."""
 
 
@@ -112,7 +113,8 @@ async def broadcast(
     watches = sorted(registry, key=lambda watch: watch.id)
     results = await asyncio.gather(*(_send(registry, w, call, query, body) for w in watches))
     refused = not any(result.ok for result in results)
-    if call.meaning is Meaning.CONTINUES or (call.meaning is Meaning.PAUSES and refused):
+    ends = call.meaning is Meaning.CONTINUES and _brings_kv_back(body)
+    if ends or (call.meaning is Meaning.PAUSES and refused):
         registry.events.weight_sync_end()
     for watch, result in zip(watches, results, strict=True):
         if result.ok and call.meaning is Meaning.FLUSHES:
@@ -126,6 +128,16 @@ async def broadcast(
         sum(result.ok for result in results),
     )
     return results
+
+
+def _brings_kv_back(body: bytes | None) -> bool:
+    """Whether requests can run after this call.
+
+    Trainers that share GPUs with the engines resume the weights first, load new ones, and resume
+    the KV cache last: `resume_memory_occupation` says which in `tags`.
+    """
+    tags = mapping(parse_json(body or b"")).get("tags")
+    return not isinstance(tags, list) or "kv_cache" in tags
 
 
 async def _send(
@@ -150,8 +162,8 @@ async def _send(
 
 def _shown(registry: Registry, watch: Watch, answer: Answer) -> str:
     """A worker's answer as it may be shown: whatever it says, never a key."""
-    text = answer.body[:SHOWN_BYTES].decode("utf-8", "replace")
+    text = answer.body.decode("utf-8", "replace")
     for key in (watch.door.key, registry.control_key(watch)):
         if key is not None and key.get_secret_value():
             text = text.replace(key.get_secret_value(), "***")
-    return text
+    return text[:SHOWN_CHARACTERS]
