@@ -188,3 +188,14 @@ def test_absurd_usage_never_breaks_later_estimates(truth: int) -> None:
         estimator.learn("m", prompt, 3_000)
     assert abs(estimator.estimate("m", prompt) / 3_000 - 1) < 0.2
     assert estimator.estimate("m", Facts(messages=0)) == 1
+
+
+def test_a_worker_that_counts_every_prompt_the_same_drives_no_estimate_away() -> None:
+    estimator = TokenEstimator()
+    small, large = Facts(80, 80), Facts(95_000, 94_000, messages=38)
+    for prompt in [small, large] * 2_000:
+        estimator.learn("m", prompt, 100)
+        assert estimator.estimate("m", large) < 60_000
+    for _ in range(60):
+        estimator.learn("m", large, 25_000)
+    assert abs(estimator.estimate("m", large) / 25_000 - 1) < 0.2

@@ -96,10 +96,7 @@ class _Weights:
     def __init__(self) -> None:
         self._lessons = 0
         self.values: list[float] = list(_PRIOR)
-        self._covariance = [
-            [deviation**2 if row == column else 0.0 for column in range(len(_PRIOR))]
-            for row, deviation in enumerate(_PRIOR_DEVIATION)
-        ]
+        self._covariance = _unsure()
 
     def learn(self, features: _Features, tokens: int) -> None:
         """One step of recursive least squares with forgetting, in units of the prompt's size.
@@ -115,10 +112,18 @@ class _Weights:
         px = [_dot(row, x) for row in self._covariance]
         denominator = _FORGET * _NOISE + _dot(px, x)
         gain = [value / denominator for value in px]
-        for index, step in enumerate(gain):
-            # A weight cannot be negative, nor vanish for good: a tenth of the prior is kept.
-            moved = self.values[index] + step * error
-            self.values[index] = max(moved, _PRIOR[index] * 0.1)
+        # A weight cannot be negative, nor vanish for good: a tenth of the prior is kept.
+        moved = [
+            max(value + step * error, prior * 0.1)
+            for value, step, prior in zip(self.values, gain, _PRIOR, strict=True)
+        ]
+        if abs(1.0 - _dot(moved, x)) >= abs(error):
+            # No weights within these bounds explain the sample (a worker that counts the same for
+            # every prompt). To follow it would drive the free ones to infinity; that it came shows
+            # that little is known.
+            self._covariance = _unsure()
+            return
+        self.values = moved
         for row, step in zip(self._covariance, gain, strict=True):
             for column, value in enumerate(px):
                 row[column] = (row[column] - step * value) / _FORGET
@@ -129,6 +134,14 @@ class _Weights:
                 for other in range(len(_PRIOR)):
                     self._covariance[index][other] *= shrink
                     self._covariance[other][index] *= shrink
+
+
+def _unsure() -> list[list[float]]:
+    """The covariance of weights of which only the priors are known."""
+    return [
+        [deviation**2 if row == column else 0.0 for column in range(len(_PRIOR))]
+        for row, deviation in enumerate(_PRIOR_DEVIATION)
+    ]
 
 
 def _features(facts: PromptFacts) -> _Features:
