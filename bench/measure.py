@@ -111,9 +111,15 @@ class Scenario:
     apply: Callable[[Load, int, Process | None], Sample]
 
     def run(self, load: Load, port: int, system: Process | None) -> Sample:
-        """Applies the load, with the router's CPU time around it."""
+        """Applies the load, with the router's CPU time around it.
+
+        Raises:
+            RuntimeError: nothing was answered, or the load tool failed.
+        """
         before = system.cpu_seconds() if system else 0.0
         sample = self.apply(load, port, system)
+        if not sample.requests:
+            raise RuntimeError(f"{self.name}: nothing was answered")
         if system is None or sample.cpu_s is not None:
             return sample
         return Sample(**{**vars(sample), "cpu_s": system.cpu_seconds() - before})

@@ -27,6 +27,8 @@ STREAM = re.compile(rb'"stream"\s*:\s*true')
 USAGE = re.compile(rb'"include_usage"\s*:\s*true')
 CHAT = b"/v1/chat/completions"
 CLOCK_SLOT = b"@" * 19
+TOKENS_SLOT = 123_456_789
+"""Where the prompt's tokens will stand: JSON takes blanks before a number, so its width stays."""
 
 Json = dict[str, Any]
 
@@ -54,7 +56,8 @@ def _event(value: Json) -> bytes:
 class Script:
     """Everything this worker will ever say, encoded once."""
 
-    answer: bytes
+    before_usage: bytes
+    after_usage: bytes
     head: bytes
     before_clock: bytes
     after_clock: bytes
@@ -63,6 +66,10 @@ class Script:
     control: dict[bytes, bytes]
     chunks: int
     interval_s: float
+
+    def answer(self, body_bytes: int) -> bytes:
+        """The whole answer, which counts a token for every four bytes of the request."""
+        return b"%s%9d%s" % (self.before_usage, body_bytes // 4, self.after_usage)
 
     def stamped(self) -> bytes:
         """One delta chunk that carries the time of its making, in ns."""
@@ -95,16 +102,17 @@ def write_script(model: str, capacity_tokens: int, chunks: int, interval_s: floa
     last = _event(delta({}, "stop"))
     usage_chunk = {**common, "object": "chat.completion.chunk", "choices": [], "usage": usage}
     end = _chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n"
+    answer = {
+        **common,
+        "object": "chat.completion",
+        "choices": [{**choice, "finish_reason": "stop", "matched_stop": None}],
+        "usage": {**usage, "prompt_tokens": TOKENS_SLOT},
+        "metadata": {"weight_version": "default"},
+    }
+    before_usage, after_usage = _json(answer).split(b"%d" % TOKENS_SLOT)
     return Script(
-        answer=_json(
-            {
-                **common,
-                "object": "chat.completion",
-                "choices": [{**choice, "finish_reason": "stop", "matched_stop": None}],
-                "usage": usage,
-                "metadata": {"weight_version": "default"},
-            }
-        ),
+        before_usage=before_usage,
+        after_usage=after_usage,
         head=b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
         b"cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n",
         before_clock=before,
@@ -246,7 +254,7 @@ class Connection(asyncio.Protocol):
             return
         body = b"".join(self._body)
         if not STREAM.search(body):
-            self._transport.write(self._script.answer)
+            self._transport.write(self._script.answer(len(body)))
             return
         self._transport.write(self._script.head)
         tail = self._script.tail_with_usage if USAGE.search(body) else self._script.tail

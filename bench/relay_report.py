@@ -46,10 +46,14 @@ def report(results: Results) -> str:
         _latencies(results),
         _targets(results),
     ]
-    if results.missing:
-        parts.append(
-            "\n".join(f"Not measured: {name} ({why})." for name, why in results.missing.items())
-        )
+    notes = [f"Not measured: {name} ({why})." for name, why in results.missing.items()]
+    notes += [
+        f"{failures:,} requests to {name} were not answered 200."
+        for name in results.systems()
+        if (failures := results.failures(name))
+    ]
+    if notes:
+        parts.append("\n".join(notes))
     return "\n\n".join(parts)
 
 
