@@ -334,6 +334,14 @@ def test_a_known_family_keeps_its_constants_whatever_the_engine_measured() -> No
     assert costs_of(report, ENTRY) == Costs(50.0, 1.0, 1.05)
 
 
+def test_ranks_with_different_pools_keep_their_own_capacity() -> None:
+    states = [{"memory_usage": {"token_capacity": 500}}, {"memory_usage": {}}]
+    info = {"max_total_num_tokens": 400, "dp_size": 2, "internal_states": states}
+    facts = sglang.facts(json.dumps(info).encode())
+    assert facts is not None
+    assert facts.device_tokens == (500, 400)
+
+
 # --- readings ----------------------------------------------------------------------------------
 
 

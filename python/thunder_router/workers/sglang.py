@@ -68,7 +68,7 @@ def facts(body: bytes) -> Facts | None:
         models=(ModelReport(name, count(args.get("context_length"))),) if name else (),
         ranks=min(ranks, MAX_RANKS) if ranks else None,
         page_size=count(args.get("page_size")) or None,
-        device_tokens=tuple((each or count(m.get("token_capacity"))) or None for m in memory)
+        device_tokens=tuple((count(m.get("token_capacity")) or each) or None for m in memory)
         or ((each or None,) if each else ()),
         swa_tokens=tuple(count(m.get("token_capacity_swa")) or None for m in memory),
         kv_pool_gib=next((number(m.get("kvcache")) for m in memory), None) or None,

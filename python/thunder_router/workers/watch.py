@@ -30,9 +30,9 @@ __all__ = ["Watch"]
 
 log = logging.getLogger(__name__)
 
-SPACING_S = 0.01
-"""Many workers are asked less often each: a question costs the router about a millisecond, and no
-more than a hundred a second of each kind may go out."""
+SPACING_S = 0.02
+"""Many workers are asked less often each: a question costs the router up to a millisecond, and no
+more than fifty a second of each kind may go out."""
 
 DRAINED_AFTER_S = 1.0
 """A draining worker must show no request for this long: one may be on its way."""
