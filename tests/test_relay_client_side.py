@@ -6,7 +6,7 @@ import json
 import pytest
 
 from faulty_worker import FaultyWorker, Seen, Wire, chunk, event, plain, sse_head
-from relay_rig import BODY, CHAT, STREAM, RawClient, relay
+from relay_rig import BODY, CHAT, STREAM, relay
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: r\r\n"
 LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
@@ -181,18 +181,18 @@ async def test_without_the_key_a_client_is_refused(header: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "message"),
+    "body",
     [
-        (b"{", None),
-        (b"[]", None),
-        (b'{"model": 1}', None),
-        (b'{"stream": "yes", "messages": []}', None),
-        (b'{"model": "a", "model": "b"}', None),
-        (b'{"model": "\x00"}', None),
-        (b"", None),
+        b"{",
+        b"[]",
+        b'{"model": 1}',
+        b'{"stream": "yes", "messages": []}',
+        b'{"model": "a", "model": "b"}',
+        b'{"model": "\x00"}',
+        b"",
     ],
 )
-async def test_a_body_that_is_not_the_json_needed_is_a_400(body: bytes, message: None) -> None:
+async def test_a_body_that_is_not_the_json_needed_is_a_400(body: bytes) -> None:
     async with FaultyWorker() as worker, relay(worker) as rig:
         client = await rig.client()
         reply = await client.ask(body)
@@ -265,11 +265,6 @@ async def test_a_line_without_end_is_refused_before_it_fills_the_memory(start: b
     assert worker.seen == []
 
 
-async def _sends_and_stops(client: RawClient, part: bytes) -> int:
-    client.send(part)
-    return (await client.reply()).status
-
-
 @pytest.mark.parametrize("part", [b"POST /v1/chat", HEAD, HEAD + LENGTH, HEAD + LENGTH + BODY[:-1]])
 async def test_a_client_that_stalls_in_a_request_gets_408(part: bytes) -> None:
     async with FaultyWorker() as worker, relay(worker, request_read_timeout_s=0.05) as rig:
@@ -277,6 +272,24 @@ async def test_a_client_that_stalls_in_a_request_gets_408(part: bytes) -> None:
         client.send(part)
         assert (await client.reply()).status == 408
     assert worker.seen == []
+
+
+@pytest.mark.parametrize("part", [b"POST /v1/chat", HEAD + LENGTH + BODY[:-1]])
+async def test_a_client_that_stalls_in_its_next_request_gets_408_after_its_answer(
+    part: bytes,
+) -> None:
+    go = asyncio.Event()
+
+    async def script(seen: Seen, wire: Wire) -> None:
+        await go.wait()
+        await wire.send(plain())
+
+    async with FaultyWorker(script) as worker, relay(worker, request_read_timeout_s=0.05) as rig:
+        client = await rig.client()
+        client.send(HEAD + LENGTH + BODY + part)
+        await worker.arrived.wait()
+        go.set()
+        assert [(await client.reply()).status for _ in range(2)] == [200, 408]
 
 
 async def test_a_head_that_trickles_in_is_cut_all_the_same() -> None:

@@ -118,9 +118,18 @@ async def test_every_ticket_ends_once_whatever_workers_and_clients_do(
     assert {kind for kind, _, _ in filter(None, bugs)} == {RuntimeError}
 
 
-@pytest.mark.parametrize("method", ["finished", "failed", "progress", "bounced"])
+@pytest.mark.parametrize(
+    ("method", "reachable"),
+    [
+        ("finished", True),
+        ("failed", True),
+        ("progress", True),
+        ("bounced", True),
+        ("bounced", False),
+    ],
+)
 async def test_a_ticket_that_raises_breaks_nothing_else(
-    method: str, caplog: pytest.LogCaptureFixture
+    method: str, reachable: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def script(seen: Seen, wire: Wire) -> None:
         match method:
@@ -146,6 +155,8 @@ async def test_a_ticket_that_raises_breaks_nothing_else(
             return Broken(self, arrival)
 
     async with FaultyWorker(script) as worker, relay(worker, desk=BrokenDesk()) as rig:
+        if not reachable:
+            rig.yard.change(0, port=1)  # nobody listens there
         client = await rig.client()
         for _ in range(2):
             client.post(STREAM)

@@ -135,10 +135,11 @@ class Exchange:
             if lane is None:
                 lane = self._aim(await self._wait_for_place())
                 connection = lane.take()
-            self._send(connection or await self._relay.pool.connect(lane))
-        except ConnectError as error:
-            self._relay.workers.faulted(self._worker, "connect")
-            self._retry(error)
+            try:
+                self._send(connection or await self._relay.pool.connect(lane))
+            except ConnectError as error:
+                self._relay.workers.faulted(self._worker, "connect")
+                self._retry(error)
         except Exception as error:
             self._refuse(error)
 
@@ -263,8 +264,11 @@ class Exchange:
         if stale:
             self._task = self._relay.loop.create_task(self._travel(self._lane))
             return
-        self._relay.workers.faulted(self._worker, fault(error))
-        self._refuse(error)
+        try:
+            self._relay.workers.faulted(self._worker, fault(error))
+            self._refuse(error)
+        except Exception as bug:
+            self._refuse(bug)
 
     def _retry(self, error: ThunderError | None) -> None:
         """Its worker never began it: back to the queue, unless it was there often enough."""
@@ -333,7 +337,7 @@ class Exchange:
         task, self._task = self._task, None
         if task is not None and task is not asyncio.current_task(self._relay.loop):
             task.cancel()
-        ticket, self._ticket = self._ticket, None
+        ticket = self._ticket
         try:
             if ticket is not None:
                 settle(ticket, outcome, self._scanner)
@@ -366,10 +370,9 @@ class Exchange:
 
         SGLang looks for a closed connection every 4 s only, unless it streams.
         """
-        message, lane = self._message, self._lane
-        if self._connection is not None and message is not None and message.rid is not None:
-            assert lane is not None
-            self._relay.run(errands.abort_request(lane, self._relay.pool, message.rid))
+        rid = None if self._message is None else self._message.rid
+        if self._connection is not None and self._lane is not None and rid is not None:
+            self._relay.run(errands.abort_request(self._lane, self._relay.pool, rid))
         self._release_connection()
 
     def _release_connection(self) -> None:
@@ -389,9 +392,8 @@ class Exchange:
     def _comment_while_held(self) -> None:
         """Keeps a held stream alive, from now until its worker says something."""
         period_s, facts = self._relay.settings.keepalive_comment_s, self._facts
-        if period_s is None or facts is None or not facts.stream or self._request.http10:
-            return
-        if self._comments is None:
+        able = facts is not None and facts.stream and not self._request.http10
+        if able and period_s is not None and self._comments is None:
             self._comments = Comments(self._relay.loop, period_s, self._comment)
 
     def _comment(self) -> None:

@@ -35,6 +35,8 @@ _log = logging.getLogger(__name__)
 _HEAD_LIMIT: Final = 64 * 1024
 """Bytes of a head, of trailers, or of anything that adds nothing to a body."""
 _HEADERS_LIMIT: Final = 256
+_REQUEST_BYTES: Final = 256
+"""What a request without a body is taken to weigh while it waits."""
 _AHEAD_LIMIT: Final = 64 * 1024
 """Bytes of pipelined requests read ahead before the client has to wait."""
 _SMALL_BODY: Final = 64 * 1024
@@ -69,6 +71,7 @@ class Front(asyncio.Protocol):
         self._serving: Request | None = None  # whose answer is next
         self._exchange: Exchange | None = None
         self._waiting: deque[Request] = deque()
+        self._ahead = 0  # bytes that the waiting ones take, about
         self._held_back = False  # reading is paused: too much is waiting
         self._deaf = False  # nothing that still comes is wanted
         self._last = False  # no request after the one being served
@@ -117,15 +120,13 @@ class Front(asyncio.Protocol):
         request = self._incoming
         assert request is not None
         self._start_parser()
-        lines = [b"%b: %b\r\n" % line for line in request.lines if line[0].lower() != b"upgrade"]
-        start = b"%b %b HTTP/1.1\r\n" % (request.method, request.target)
-        self.data_received(b"".join((start, *lines, b"\r\n", rest)))
+        self.data_received(request.head(without=b"upgrade") + rest)
 
     def eof_received(self) -> None:
         """The client sends no more, and so is taken to have left."""
         if self._exchange is not None:
             self.cut()
-        elif self._incoming is not None and not self._incoming.complete and not self._deaf:
+        elif self._incoming is not None and not self._deaf:
             self._give_up(problems.CUT_SHORT)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -200,7 +201,7 @@ class Front(asyncio.Protocol):
             self._serve(request)
         else:
             self._waiting.append(request)
-            self._hold_back()
+            self._read_ahead(_REQUEST_BYTES)
 
     def on_body(self, piece: bytes) -> None:
         """A part of a body."""
@@ -222,7 +223,7 @@ class Front(asyncio.Protocol):
                 return
         request.pieces.append(piece)
         if request is not self._serving:
-            self._hold_back()
+            self._read_ahead(len(piece))
 
     def on_message_complete(self) -> None:
         """A request is read whole."""
@@ -230,6 +231,7 @@ class Front(asyncio.Protocol):
         if self._deaf or request is None or self._declining:
             return
         self._fruitless = 0
+        self._incoming = None
         request.complete = True
         if request is self._serving:
             self._whole(request)
@@ -254,6 +256,8 @@ class Front(asyncio.Protocol):
             self.write(_CONTINUE)
         if request.complete:
             self._whole(request)
+        else:
+            self._wait_for_client()
 
     def _object(self, request: Request) -> Problem | None:
         """What stands against serving it, as far as its head tells."""
@@ -316,21 +320,23 @@ class Front(asyncio.Protocol):
             self._loop.call_soon(self._next)
         elif self._last:
             self.transport.close()
-        elif not self._in_head:
+        else:
             self._wait_for_client()
 
     def _next(self) -> None:
         if self._serving is None and self._waiting and not self.transport.is_closing():
             request = self._waiting.popleft()
-            if self._held_back and not self._waiting:
-                self._held_back = False
-                self.transport.resume_reading()
+            if not self._waiting:
+                self._ahead = 0
+                if self._held_back:
+                    self._held_back = False
+                    self.transport.resume_reading()
             self._serve(request)
 
-    def _hold_back(self) -> None:
+    def _read_ahead(self, size: int) -> None:
         """Reads no more while much is waiting."""
-        ahead = sum(request.size for request in self._waiting) + 256 * len(self._waiting)
-        if ahead > _AHEAD_LIMIT and not self._held_back:
+        self._ahead += size
+        if self._ahead > _AHEAD_LIMIT and not self._held_back:
             self._held_back = True
             self.transport.pause_reading()
 
@@ -376,8 +382,7 @@ class Front(asyncio.Protocol):
             self._exchange.expire(now)
         elif now >= self.deadline:
             self.deadline = math.inf
-            unfinished = self._incoming is not None and not self._incoming.complete
-            if unfinished and not self._deaf:
+            if self._incoming is not None and not self._deaf:
                 self._give_up(problems.TOO_SLOW)
             else:
                 self.transport.close()

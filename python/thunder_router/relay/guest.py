@@ -36,12 +36,7 @@ class Guest(HttpToolsProtocol):
 
     def begin(self, request: Request) -> None:
         """Takes the head, as it was sent."""
-        version = b"1.0" if request.http10 else b"1.1"
-        parts = [request.method, b" ", request.target, b" HTTP/", version, b"\r\n"]
-        for name, value in request.lines:
-            parts += (name, b": ", value, b"\r\n")
-        parts.append(b"\r\n")
-        self.data_received(b"".join(parts))
+        self.data_received(request.head())
 
     def more(self, request: Request, piece: bytes) -> None:
         """Takes a part of the body."""

@@ -23,6 +23,7 @@ class Lane:
         self._uses = uses
         self._loop = asyncio.get_running_loop()
         self._idle: dict[Upstream, float] = {}  # to the time it was parked, oldest first
+        self._closed = False
 
     def take(self) -> Upstream | None:
         """The idle connection used last, or None."""
@@ -36,7 +37,8 @@ class Lane:
 
     def park(self, connection: Upstream) -> None:
         """Keeps it for the next request."""
-        if self._uses is not None and connection.uses >= self._uses:
+        spent = self._uses is not None and connection.uses >= self._uses
+        if spent or self._closed:
             connection.drop()
         else:
             self._idle[connection] = self._loop.time()
@@ -52,7 +54,8 @@ class Lane:
             connection.drop()
 
     def close(self) -> None:
-        """Ends them all."""
+        """Ends them all; what comes back later ends too."""
+        self._closed = True
         while self._idle:
             self._idle.popitem()[0].drop()
 

@@ -61,6 +61,13 @@ class Request:
         self.headers = [(name.lower(), value) for name, value in self.lines]
         self.fields = dict(self.headers)
 
+    def head(self, *, without: bytes = b"") -> bytes:
+        """The head as it was sent, but for the header named `without` (in lower case)."""
+        version = b"1.0" if self.http10 else b"1.1"
+        lines = [b"%b: %b\r\n" % line for line in self.lines if line[0].lower() != without]
+        start = b"%b %b HTTP/%b\r\n" % (self.method, self.target, version)
+        return b"".join((start, *lines, b"\r\n"))
+
     @property
     def chunked(self) -> bool:
         """Its length was not announced."""
