@@ -12,8 +12,10 @@ from thunder_router.emulator.text import (
     count_tokens,
     draw_length,
     filler,
+    is_unicode,
     pack_ids,
     seeded,
+    utf8,
 )
 
 __all__ = ["Ask", "BadRequestError", "Prompt", "plan"]
@@ -110,6 +112,8 @@ def plan(
     else:
         output = _count(stated, "output_tokens") or 0
         if output:
+            if tokens + output > options.context_length:
+                raise BadRequestError("emulate.output_tokens is beyond the context length")
             max_tokens = max(max_tokens, output)
         elif _sampling(body).get("ignore_eos"):
             output = max_tokens
@@ -132,7 +136,7 @@ def plan(
         prompt=prompt.text,
         prompt_tokens=tokens,
         bytes_per_token=prompt.bytes_per_token,
-        answer=pack_ids(output_ids) if prompt.ids else answer_text(content, calls).encode(),
+        answer=pack_ids(output_ids) if prompt.ids else utf8(answer_text(content, calls)),
         content=content,
         output_ids=output_ids,
         tool_calls=calls,
@@ -206,6 +210,8 @@ def _text(body: Mapping[str, Any], name: str) -> str | None:
     value = body.get(name)
     if value is not None and not isinstance(value, str):
         raise BadRequestError(f"{name} must be a string", "Bad Request")
+    if value and not is_unicode(value):
+        raise BadRequestError(f"{name} must be Unicode text", "Bad Request")
     return value or None
 
 
@@ -213,6 +219,8 @@ def _integer(body: Mapping[str, Any], name: str) -> int | None:
     value = body.get(name)
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise BadRequestError(f"{name} must be an integer", "Bad Request")
+    if value is not None and not -(2**63) <= value < 2**63:
+        raise BadRequestError(f"{name} must fit 64 bits", "Bad Request")
     return value
 
 

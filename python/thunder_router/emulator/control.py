@@ -13,6 +13,7 @@ from urllib.parse import parse_qs
 
 from thunder_router.emulator import info, metrics
 from thunder_router.emulator.http import Headers, Send, json_object, respond
+from thunder_router.emulator.text import is_unicode
 from thunder_router.emulator.worker import Worker
 
 __all__ = ["ROUTES", "Request"]
@@ -160,7 +161,7 @@ async def _open_session(worker: Worker, request: Request, send: Send) -> None:
 
 async def _close_session(worker: Worker, request: Request, send: Send) -> None:
     session = request.json().get("session_id")
-    if not isinstance(session, str):
+    if not isinstance(session, str) or not is_unicode(session):
         await respond(send, 400, {"error": {"message": "session_id: Field required"}})
         return
     worker.close_session(session)

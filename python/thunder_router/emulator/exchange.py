@@ -41,6 +41,9 @@ async def exchange(
     except BadRequestError as error:
         await respond(send, 400, kind.error(400, error.message, error.kind))
         return
+    except RecursionError:
+        await respond(send, 400, kind.error(400, "nested too deep", "Bad Request"))
+        return
     try:
         turn = worker.start(ask)
     except Refused as refusal:

@@ -133,7 +133,8 @@ async def _up(options: EmulatorOptions) -> AsyncIterator[tuple[list[Worker], _Se
 
 def _listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Named TCP, for asyncio sets TCP_NODELAY only on what says so: else answers wait 40 ms.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

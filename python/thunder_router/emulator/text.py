@@ -20,9 +20,11 @@ __all__ = [
     "count_tokens",
     "draw_length",
     "filler",
+    "is_unicode",
     "last_text",
     "pack_ids",
     "seeded",
+    "utf8",
 ]
 
 ANSWER_ROLE = b"\n<|assistant|>\n"
@@ -45,7 +47,7 @@ def canonical_messages(messages: Sequence[Any], tools: Any = None) -> bytes:
             parts.append(f"\n<|{message.get('role', 'user')}|>\n{_message_text(message)}")
         else:
             parts.append("\n<|user|>\n" + str(message))
-    return "".join(parts).encode() + ANSWER_ROLE
+    return utf8("".join(parts)) + ANSWER_ROLE
 
 
 def answer_text(content: str | None, calls: Iterable[tuple[str, str]]) -> str:
@@ -54,8 +56,12 @@ def answer_text(content: str | None, calls: Iterable[tuple[str, str]]) -> str:
 
 
 def _message_text(message: Mapping[str, Any]) -> str:
-    functions = [call.get("function") or {} for call in message.get("tool_calls") or ()]
-    calls = ((str(f.get("name", "")), str(f.get("arguments", ""))) for f in functions)
+    calls = []
+    given = message.get("tool_calls")
+    for call in given if isinstance(given, list) else ():
+        function = call.get("function") if isinstance(call, Mapping) else None
+        if isinstance(function, Mapping):
+            calls.append((str(function.get("name", "")), str(function.get("arguments", ""))))
     return answer_text(content_text(message.get("content")), calls)
 
 
@@ -80,7 +86,7 @@ def _part_text(part: Any) -> str:
         if "content" in part:
             return content_text(part["content"])
         # Media weigh a little text, whatever their size: the model has no vision tower.
-        return f"<|media {zlib.crc32(_compact(part).encode()):08x}|>"
+        return f"<|media {zlib.crc32(utf8(_compact(part))):08x}|>"
     return _compact(part)
 
 
@@ -90,6 +96,16 @@ def last_text(messages: Sequence[Any]) -> str:
         if isinstance(message, Mapping) and message.get("role") != "assistant":
             return content_text(message.get("content"))
     return ""
+
+
+def utf8(text: str) -> bytes:
+    """Bytes of `text`. JSON may smuggle half a surrogate pair in; it weighs three bytes."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether `text` is free of lone surrogates, which names may not have."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def pack_ids(ids: Sequence[int]) -> bytes:

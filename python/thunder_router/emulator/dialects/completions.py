@@ -8,7 +8,7 @@ from thunder_router.emulator.ask import BadRequestError, Prompt
 from thunder_router.emulator.dialects.base import DONE, Dialect, body_tokens, openai_usage, sse
 from thunder_router.emulator.dialects.chat import cached_details, closed
 from thunder_router.emulator.options import EmulatorOptions
-from thunder_router.emulator.text import pack_ids
+from thunder_router.emulator.text import pack_ids, utf8
 
 __all__ = ["Completions"]
 
@@ -29,7 +29,7 @@ class Completions(Dialect):
             return Prompt(pack_ids(prompt), 4.0, "", limit)
         if not isinstance(prompt, str) or not prompt:
             raise BadRequestError("prompt must be a text or a list of token ids", "Bad Request")
-        return Prompt(prompt.encode(), options.bytes_per_token, prompt, limit)
+        return Prompt(utf8(prompt), options.bytes_per_token, prompt, limit)
 
     def whole(self, end: Finished) -> dict[str, Any]:
         """The answer in one piece."""

@@ -11,7 +11,7 @@ from thunder_router.emulator.ask import BadRequestError, Prompt
 from thunder_router.emulator.dialects.base import DONE, Dialect, body_tokens, sse
 from thunder_router.emulator.dialects.chat import cached_details, weight_versions
 from thunder_router.emulator.options import EmulatorOptions
-from thunder_router.emulator.text import pack_ids
+from thunder_router.emulator.text import pack_ids, utf8
 
 __all__ = ["Generate"]
 
@@ -32,7 +32,7 @@ class Generate(Dialect):
             return Prompt(pack_ids(ids), 4.0, "", limit, ids=True)
         if not isinstance(text, str) or not text:
             raise BadRequestError("Either text, input_ids or input_embeds should be provided.")
-        return Prompt(text.encode(), options.bytes_per_token, text, limit)
+        return Prompt(utf8(text), options.bytes_per_token, text, limit)
 
     def whole(self, end: Finished) -> dict[str, Any]:
         """The answer in one piece."""
