@@ -2,11 +2,18 @@
 
 import asyncio
 import json
+import random
+import re
+from collections.abc import Iterable
 
 import pytest
 
 from faulty_worker import FaultyWorker, Seen, Wire, chunk, event, plain, sse_head
-from relay_rig import BODY, CHAT, STREAM, relay
+from relay_rig import BODY, CHAT, STREAM, Desk, Yard, relay
+from thunder_router.config import RelaySettings
+from thunder_router.relay import Endpoint, Relay
+from thunder_router.relay.front import Front
+from thunder_router.relay.upstream import Upstream
 
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: r\r\n"
 LENGTH = b"Content-Length: %d\r\n\r\n" % len(BODY)
@@ -29,6 +36,29 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
         client = await rig.client()
         client.send(b"".join(HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(b), b) for b in bodies))
         assert [(await client.reply()).body for _ in bodies] == bodies
+
+
+async def test_requests_in_any_pieces_are_answered_in_order() -> None:
+    async def script(seen: Seen, wire: Wire) -> None:
+        await wire.send(plain(seen.body))
+
+    rng = random.Random(3)
+    bodies = [b'{"model":"m","messages":[],"x":%d}' % number for number in range(300)]
+    data = b"".join(HEAD + b"Content-Length: %d\r\n\r\n%b" % (len(b), b) for b in bodies)
+    async with FaultyWorker(script) as worker, relay(worker) as rig:
+        client = await rig.client()
+
+        async def send() -> None:
+            at = 0
+            while at < len(data):
+                size = rng.randrange(1, 600)
+                client.send(data[at : at + size])
+                at += size
+                await asyncio.sleep(0)
+
+        sending = asyncio.create_task(send())
+        assert [(await client.reply()).body for _ in bodies] == bodies
+        await sending
 
 
 async def test_a_thousand_pipelined_refusals_are_each_answered() -> None:
@@ -297,7 +327,8 @@ async def test_a_head_that_trickles_in_is_cut_all_the_same() -> None:
         client = await rig.client()
 
         async def trickle() -> None:
-            for byte in HEAD * 1000:
+            client.send(HEAD + b"X-Long: ")
+            for byte in b"a" * 10_000:
                 client.send(bytes([byte]))
                 await asyncio.sleep(0.002)
 
@@ -349,3 +380,50 @@ async def test_a_request_without_an_id_gets_one_that_worker_and_client_are_told(
     assert given is not None
     assert len(given) == 32
     assert reply.header(b"x-request-id") == given
+
+
+class Recorder(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = b""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.written += b"".join(list_of_data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+
+async def test_a_request_that_comes_as_the_turn_changes_waits_behind_those_before_it() -> None:
+    endpoint = Endpoint("worker", 1)
+    made = Relay(RelaySettings(), admission=Desk(), workers=Yard({0: endpoint}))
+    to_worker, to_client = Recorder(), Recorder()
+    async with made:
+        lane = made.pool.lane(0, endpoint)
+        upstream, front = Upstream(lane), Front(made)
+        upstream.connection_made(to_worker)
+        front.connection_made(to_client)
+        lane.park(upstream)
+        one, two, three = (b'{"messages":[],"x":%d}' % number for number in range(3))
+        front.data_received(HEAD + b"Content-Length: 21\r\n\r\n" + one)
+        front.data_received(HEAD + b"Content-Length: 21\r\n\r\n" + two)
+        upstream.data_received(plain())
+        front.data_received(HEAD + b"Content-Length: 21\r\n\r\n" + three)
+        for _ in range(2):
+            await asyncio.sleep(0)
+            upstream.data_received(plain())
+    assert re.findall(rb'"x":(\d)', to_worker.written) == [b"0", b"1", b"2"]

@@ -278,8 +278,8 @@ class Exchange:
         if self._retries >= _RETRIES:
             self._refuse(error or NoWorkerError("No worker could take the request."))
             return
-        assert self._ticket is not None
         self._retries += 1
+        assert self._ticket is not None
         self._ticket.bounced()
         self._go()
 

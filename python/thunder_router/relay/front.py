@@ -5,7 +5,7 @@ contradict each other, bare line feeds, control characters) is refused before we
 on one of the relay's routes becomes an `Exchange` once it is read whole; any other is handed to
 the application behind the relay, through a `Guest` on the same connection.
 
-Pipelined requests are read ahead, within bounds, and wait for their turn. Reading goes on while an
+Pipelined requests are read ahead, 64 KiB of them, and wait for their turn. Reading goes on while an
 answer is awaited: that is how a client that leaves is noticed at once. The end of the client's
 bytes counts as leaving, as with nginx: who half-closes gets no answer.
 """
@@ -117,7 +117,7 @@ class Front(asyncio.Protocol):
 
         The parser takes the body for the other protocol, so it cannot be asked to read on.
         """
-        request = self._incoming
+        request, self._incoming = self._incoming, None
         assert request is not None
         self._start_parser()
         self.data_received(request.head(without=b"upgrade") + rest)
@@ -162,11 +162,11 @@ class Front(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        if not self._deaf:
-            self._incoming = Request()
-            self._in_head = True
-            if self._serving is None:
-                self._wait_for_client()
+        if self._deaf:
+            return
+        self._incoming, self._in_head = Request(), True
+        if self._serving is None:
+            self._wait_for_client()
 
     def on_url(self, part: bytes) -> None:
         """The request target, maybe in parts."""
@@ -197,7 +197,7 @@ class Front(asyncio.Protocol):
         request.keep_alive = not request.http10 and parser.should_keep_alive()
         if len(request.headers) > _HEADERS_LIMIT:
             request.problem = problems.HEAD_TOO_LARGE
-        if self._serving is None:
+        if self._serving is None and not self._waiting:
             self._serve(request)
         else:
             self._waiting.append(request)
@@ -263,8 +263,7 @@ class Front(asyncio.Protocol):
         """What stands against serving it, as far as its head tells."""
         if request.route is None:
             return problems.NOT_FOUND if self._make_application is None else None
-        key = self.relay.key
-        if key is not None and not key.admits(request.fields):
+        if self.relay.key is not None and not self.relay.key.admits(request.fields):
             return problems.UNAUTHORIZED
         if request.announced > self._max_body:
             return problems.too_large(self._max_body)
@@ -347,11 +346,10 @@ class Front(asyncio.Protocol):
         self._deaf = True
         request = self._incoming or Request()
         request.problem = problem
-        if request is self._serving or self._serving is None:
-            if request.route is None and request is self._serving and self._application:
-                self.transport.close()  # the application may have begun to answer
-            else:
-                self._refuse(request, problem)
+        if request is self._serving and request.route is None and self._application is not None:
+            self.transport.close()  # the application may have begun to answer
+        elif request is self._serving or (self._serving is None and not self._waiting):
+            self._refuse(request, problem)
         elif request not in self._waiting:
             request.complete = True
             self._waiting.append(request)
