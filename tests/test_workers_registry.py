@@ -114,6 +114,15 @@ async def test_a_worker_that_returns_from_the_dead_serves_within_three_seconds()
         assert ("up", 0, 0) in h.ear.take()
 
 
+async def test_a_worker_that_is_away_costs_one_question_at_a_time() -> None:
+    fake = worker(refusing=True)
+    async with house({A: fake}, retry_interval_s=1) as h:
+        await h.clock.advance(10)
+        fake.asked.clear()
+        await h.clock.advance(5)
+        assert fake.paths() == ["/v1/models"] * 5
+
+
 async def test_a_restart_within_a_flap_empties_the_cache_in_the_books() -> None:
     fake = worker()
     async with house({A: fake}) as h:

@@ -7,11 +7,11 @@ and raise only what `HttpClient.ask` raises.
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pydantic import SecretStr
 
-from thunder_router.errors import ConnectError, UpstreamError
+from thunder_router.errors import UpstreamError
 from thunder_router.workers import sglang, vllm
 from thunder_router.workers.clock import Clock
 from thunder_router.workers.compose import Seen
@@ -23,6 +23,8 @@ from thunder_router.workers.report import Engine, ModelReport, Reading, Source
 __all__ = ["Door", "Found", "probe"]
 
 _LOADS = "/v1/loads?include=core"
+
+_QUESTIONS = ("/server_info", "/version", "/metrics", "/ready", _LOADS, "/model_info")
 
 HEALTH_TIMEOUT_S = 25.0
 """SGLang's own SGLANG_HEALTH_CHECK_TIMEOUT is 20 s. Source: SGLANG.md §1.2."""
@@ -109,22 +111,19 @@ async def _attempt(question: Awaitable[Answer]) -> Answer | None:
 async def probe(door: Door) -> Found:
     """Everything that one round of questions tells.
 
+    The first question goes alone: most probes are of workers that are away, and that costs least.
+
     Raises:
         ConnectError: nobody listens.
-        TimeoutError: nothing at all was answered.
+        TimeoutError: somebody listens and says nothing.
+        UpstreamError: the connection broke off.
     """
-    paths = ("/server_info", "/v1/models", "/version", "/metrics", "/ready", _LOADS, "/model_info")
-    first = await asyncio.gather(*(door.get(path) for path in paths), return_exceptions=True)
-    answers: dict[str, Answer] = {}
-    for path, result in zip(paths, first, strict=True):
-        if isinstance(result, Answer):
-            answers[path] = result
-            continue
-        silent = isinstance(result, (TimeoutError, UpstreamError))
-        if isinstance(result, ConnectError) or not silent:
-            raise result
-    if not answers:
-        raise TimeoutError("no answer to any question")
+    answers = {"/v1/models": await door.get("/v1/models")}
+    rest = await asyncio.gather(*(_attempt(door.get(path)) for path in _QUESTIONS))
+    for path, answer in zip(_QUESTIONS, rest, strict=True):
+        if answer is not None:
+            answers[path] = answer
+    silent = len(answers) <= len(_QUESTIONS)
     await _fall_back(door, answers)
     seen = await _read(door, answers, door.clock.now_s())
     readiness = await _readiness(door, answers, seen)
@@ -133,10 +132,10 @@ async def probe(door: Door) -> Found:
     locked = any(answer.status in (401, 403) for answer in answers.values())
     known = not locked and (seen.facts is not None or seen.models is not None)
     return Found(
-        seen=Seen(seen.facts, seen.models, seen.model_facts, seen.loads, seen.gauges, readiness),
+        seen=replace(seen, ready=readiness),
         loads=seen.loads.source if seen.loads else None,
         readiness=Source.READY if asks_ready else Source.HEALTH if asks_health else None,
-        complete=known and not _may_mend(answers, len(paths)),
+        complete=known and not silent and not _starting(answers),
         problem=None if known else _problem(answers),
     )
 
@@ -217,10 +216,9 @@ async def _readiness(door: Door, answers: dict[str, Answer], seen: Seen) -> Read
     return Reading(answer.status == 200, Source.HEALTH, door.clock.now_s())
 
 
-def _may_mend(answers: dict[str, Answer], asked: int) -> bool:
-    """Something timed out, broke off, or answered as a server does that is still starting."""
-    tries = [answers.get("/server_info"), answers.get("/v1/models")]
-    return any(answer is None or answer.status >= 500 for answer in tries) or len(answers) < asked
+def _starting(answers: dict[str, Answer]) -> bool:
+    """Something was answered as a server does that is not done starting: ask again."""
+    return any(answers[path].status >= 500 for path in ("/server_info", "/v1/models"))
 
 
 def _problem(answers: dict[str, Answer]) -> str:
