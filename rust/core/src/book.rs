@@ -207,6 +207,12 @@ impl Book {
         self.requests.get(request)
     }
 
+    /// How long a program has waited: since its earliest waiting request arrived.
+    pub(crate) fn waited(&self, key: ProgramKey, now: Millis) -> Millis {
+        let head = self.head(key);
+        head.map_or(0, |head| now.saturating_sub(head.arrived))
+    }
+
     /// Looks at a program again no later than this. An alarm only ever moves forward in time; one
     /// that rings too early sets itself again.
     pub(crate) fn wake(&mut self, key: ProgramKey, at: Millis) {

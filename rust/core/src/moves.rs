@@ -283,6 +283,7 @@ impl Book {
                 if let Some(worker) = self.workers.get_mut(&seat) {
                     worker.returning.insert(waiter);
                 }
+                self.touch(seat);
             }
             Line::Claim(seat, waiter) => {
                 self.queue.claims.insert(waiter);

@@ -95,8 +95,6 @@ pub(crate) struct Program {
     pub(crate) seen: Millis,
     /// When it got its seat.
     pub(crate) seated: Millis,
-    /// When it began to wait.
-    pub(crate) queued: Millis,
     /// The tool that its last turn called.
     pub(crate) tool: ToolKind,
     /// Its seat's flush count at the end of its last turn: later flushes lost its KV.
@@ -136,7 +134,6 @@ impl Program {
             steps_here: 0,
             seen: now,
             seated: now,
-            queued: now,
             tool: ToolKind::UNKNOWN,
             epoch: None,
             entry: None,

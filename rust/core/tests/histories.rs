@@ -59,8 +59,6 @@ fn live(config: SchedulerConfig, events: &[Event]) -> World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
-
     #[test]
     fn the_books_add_up_and_nothing_stays_behind(
         config in configs(),

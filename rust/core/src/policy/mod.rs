@@ -11,6 +11,8 @@ mod off;
 mod paper;
 mod turns;
 
+use std::collections::BTreeSet;
+
 use crate::book::Book;
 use crate::config::{PolicyName, SchedulerConfig};
 use crate::decision::Rejection;
@@ -52,7 +54,10 @@ pub(crate) trait Policy {
     /// Why a waiting program still waits.
     fn why(&self, book: &Book, key: ProgramKey) -> Reason;
 
-    /// A program's own moment has come, or its turn just ended.
+    /// A program's turn just ended.
+    fn turned(&self, _book: &mut Book, _key: ProgramKey, _now: Millis) {}
+
+    /// A program's turn just ended, or its own moment has come.
     fn look(&self, book: &mut Book, key: ProgramKey, now: Millis);
 
     /// An answer taught something about a seat.
@@ -75,19 +80,12 @@ pub(crate) fn decide(book: &mut Book, now: Millis) {
     let policy = of(book.config.policy);
     let mut undecided = Vec::new();
     loop {
-        turns::take(book, policy, now, &mut undecided);
-        for key in std::mem::take(&mut book.turned) {
-            if book.programs.contains(key.0) {
-                look(book, key, now);
-            }
-        }
-        let mut seats = std::mem::take(&mut book.dirty);
-        seats.sort_unstable();
-        seats.dedup();
+        let seats = let_turns_pass(book, policy, now, &mut undecided);
         for seat in &seats {
             measure(book, *seat);
         }
         if book.sync_until.is_none() {
+            let seats: Vec<Seat> = seats.into_iter().collect();
             policy.act(book, &seats, now);
         }
         if book.inbox.is_empty() && book.dirty.is_empty() && book.turned.is_empty() {
@@ -96,6 +94,36 @@ pub(crate) fn decide(book: &mut Book, now: Millis) {
     }
     for request in undecided {
         hold_or_reject(book, policy, request);
+    }
+}
+
+/// Lets programs that have a seat leave it or go on, until none of them moves: room that one gives
+/// up is another's before it is anybody's who waits. Returns the seats that changed.
+fn let_turns_pass(
+    book: &mut Book,
+    policy: &dyn Policy,
+    now: Millis,
+    undecided: &mut Vec<RequestId>,
+) -> BTreeSet<Seat> {
+    let mut changed = BTreeSet::new();
+    loop {
+        for key in std::mem::take(&mut book.turned) {
+            if book.programs.contains(key.0) {
+                policy.turned(book, key, now);
+                look(book, key, now);
+            }
+        }
+        let seats = std::mem::take(&mut book.dirty);
+        for seat in &seats {
+            if let Some(worker) = book.workers.get_mut(seat) {
+                worker.dirty = false;
+            }
+        }
+        turns::take(book, policy, &seats, now, undecided);
+        changed.extend(seats);
+        if book.inbox.is_empty() && book.dirty.is_empty() && book.turned.is_empty() {
+            return changed;
+        }
     }
 }
 
@@ -144,6 +172,9 @@ pub(crate) fn margin(config: &SchedulerConfig, worker: &Worker) -> Tokens {
 
 /// When the policy wants to act without an event.
 pub(crate) fn acts_at(book: &Book) -> Option<Millis> {
+    if book.sync_until.is_some() {
+        return (!book.dirty.is_empty()).then_some(book.now);
+    }
     of(book.config.policy).acts_at(book)
 }
 
@@ -159,7 +190,6 @@ pub(crate) fn measure(book: &mut Book, seat: Seat) {
     };
     if let Some(worker) = book.workers.get_mut(&seat) {
         let before = std::mem::replace(&mut worker.standing, standing);
-        worker.dirty = false;
         book.standings.change(seat, before, standing);
     }
 }
@@ -169,10 +199,17 @@ pub(crate) fn admit(book: &mut Book, key: ProgramKey, seat: Seat, reason: Reason
     let Some(first) = book[key].waiting.values().next().copied() else {
         return;
     };
+    let claimed = match book[key].line {
+        Some(Line::Claim(claimed, _)) => Some(claimed),
+        _ => None,
+    };
     book.place(key, seat, &reason);
     book.send(first, reason);
     book.reconsider(key);
     measure(book, seat);
+    if let Some(claimed) = claimed {
+        measure(book, claimed);
+    }
 }
 
 fn hold_or_reject(book: &mut Book, policy: &dyn Policy, request: RequestId) {

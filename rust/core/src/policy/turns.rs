@@ -15,24 +15,22 @@ use crate::transitions::{RequestState, WorkerState};
 /// round in which one is sent is followed by another.
 const DEFERRED: usize = 8;
 
-/// Decides about every new request, and about the deferred ones of seats that changed. What joined
+/// Decides about every new request, and about the deferred ones of seats that `changed`. What joined
 /// a line and may yet be admitted in this tick is put on `undecided`.
 pub(super) fn take(
     book: &mut Book,
     policy: &dyn Policy,
+    changed: &[Seat],
     now: Millis,
     undecided: &mut Vec<RequestId>,
 ) {
-    if book.inbox.is_empty() && book.dirty.is_empty() {
-        return;
-    }
     let mut due: BTreeSet<(Place, RequestId)> = BTreeSet::new();
     for request in std::mem::take(&mut book.inbox) {
         if let Some(entry) = book.requests.get(&request) {
             due.insert((entry.place, request));
         }
     }
-    for seat in &book.dirty {
+    for seat in changed {
         if let Some(worker) = book.workers.get(seat) {
             let deferred = worker.deferred.iter().take(DEFERRED);
             due.extend(deferred.map(|(place, request)| (*place, *request)));
@@ -57,6 +55,14 @@ fn take_one(
         return;
     }
     let (key, place) = (entry.program, entry.place);
+    let need = entry.prompt;
+    if policy.measures()
+        && let Some(largest) = book.largest.filter(|largest| need > *largest)
+    {
+        let reason = Reason::Oversize { need, largest };
+        book.reject(request, Rejection::Oversize, reason);
+        return;
+    }
     if book[key].operator {
         book.hold(request, Reason::Operator);
         return;
@@ -106,36 +112,19 @@ fn turn(book: &mut Book, policy: &dyn Policy, request: RequestId, seat: Seat, no
     }
 }
 
-/// Puts a program in line, unless it stands in one; answers what no seat could ever hold.
+/// Puts a program in line, unless it stands in one.
 fn queue(book: &mut Book, policy: &dyn Policy, key: ProgramKey, now: Millis) {
     if book[key].line.is_some() {
         return;
     }
-    if policy.measures()
-        && let Some(largest) = book.largest
-    {
-        while let Some(request) = book[key].waiting.values().next().copied() {
-            let need = book.requests.get(&request).map_or(0, |entry| entry.prompt);
-            if need <= largest {
-                // A prompt that fits where the context would not has replaced it.
-                if book[key].context > largest {
-                    book[key].context = need;
-                }
-                break;
-            }
-            let last = book[key].waiting.len() == 1;
-            book.reject(
-                request,
-                Rejection::Oversize,
-                Reason::Oversize { need, largest },
-            );
-            if last {
-                return;
-            }
+    if let (true, Some(largest), Some(first)) = (policy.measures(), book.largest, book.head(key)) {
+        // A prompt that fits where the context would not has replaced it.
+        let prompt = first.prompt;
+        if book[key].context > largest {
+            book[key].context = prompt;
         }
     }
     if let Some(waiter) = book.waiter(key) {
-        book[key].queued = book.head(key).map_or(now, |first| first.arrived);
         let line = policy.line(book, key, waiter, now);
         book.step_in(key, line);
     }

@@ -5,6 +5,7 @@
     reason = "each test binary uses its own part"
 )]
 
+pub mod naive;
 pub mod world;
 
 use thunder_core::{

@@ -23,7 +23,8 @@ const LOOK_PAST: usize = 8;
 /// What the waiter would add, if that fits.
 pub(super) fn fits(book: &Book, worker: &Worker, waiter: &Waiter, class: Class) -> Option<Tokens> {
     let need = book.need(worker, book[waiter.program].prefix, waiter.size);
-    (need <= room(&book.config, worker, class)).then_some(need)
+    let within = worker.charged() <= worker.capacity()?;
+    (within && need <= room(&book.config, worker, class)).then_some(need)
 }
 
 /// Who is looked past in one round, since a seat refused them.

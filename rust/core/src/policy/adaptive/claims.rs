@@ -21,7 +21,7 @@ use crate::worker::Worker;
 /// Whether a waiter has waited too long for shortest-first.
 pub(super) fn is_overdue(book: &Book, key: ProgramKey, now: Millis) -> bool {
     let bound = book.config.reservation_ms;
-    bound.is_some_and(|bound| now.saturating_sub(book[key].queued) >= bound)
+    bound.is_some_and(|bound| book.waited(key, now) >= bound)
 }
 
 /// The oldest waiter without a claim.
@@ -36,7 +36,7 @@ fn oldest(book: &Book) -> Option<Waiter> {
 /// When the next waiter will have waited long enough for a claim.
 pub(super) fn next_claim_at(book: &Book) -> Option<Millis> {
     let bound = book.config.reservation_ms?;
-    let due = book[oldest(book)?.program].queued + bound;
+    let due = book.head(oldest(book)?.program)?.arrived + bound;
     (due > book.now).then_some(due)
 }
 
@@ -89,10 +89,9 @@ pub(super) fn serve(book: &mut Book, seat: Seat, now: Millis) {
     }
     if let Some(need) = fits(book, worker, &waiter, class) {
         let room = explain(&book.config, worker, class, need);
-        let queued = book[key].queued;
         let reason = Reason::Reserved {
             room,
-            waited: now.saturating_sub(queued),
+            waited: book.waited(key, now),
         };
         admit(book, key, seat, reason);
     } else if displacement::on(book, &waiter, seat, now) {
@@ -124,7 +123,7 @@ pub(super) fn slice_is_over(
     } else {
         oldest(book).map(|oldest| oldest.program)
     };
-    let waited = now.saturating_sub(book[other?].queued);
+    let waited = book.waited(other?, now);
     let over = seated >= slice && waited >= book.config.time_slice_ms?;
     over.then_some(Reason::TimeSlice { seated, waited })
 }

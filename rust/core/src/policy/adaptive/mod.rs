@@ -77,6 +77,15 @@ impl Policy for Adaptive {
         admission::why(book, key)
     }
 
+    fn turned(&self, book: &mut Book, key: ProgramKey, now: Millis) {
+        if let Some(seat) = book[key].seat
+            && book[key].is_silent()
+            && let Some(reason) = claims::slice_is_over(book, key, seat, now)
+        {
+            book.pause(key, reason);
+        }
+    }
+
     fn look(&self, book: &mut Book, key: ProgramKey, now: Millis) {
         match book[key].line {
             Some(Line::Origin(..)) => origin::look(book, key, now),
@@ -123,10 +132,6 @@ fn idle(book: &mut Book, key: ProgramKey, now: Millis) {
     };
     if book[key].marked {
         let reason = relief::pressure(book, seat);
-        book.pause(key, reason);
-        return;
-    }
-    if let Some(reason) = claims::slice_is_over(book, key, seat, now) {
         book.pause(key, reason);
         return;
     }

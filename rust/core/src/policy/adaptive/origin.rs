@@ -36,8 +36,10 @@ pub(super) fn line(book: &mut Book, key: ProgramKey, waiter: Waiter, now: Millis
     if class == Class::Returning
         && let Some(seat) = origin(book, key)
     {
-        let until = book[key].queued + patience(book, seat, waiter);
-        if now < until {
+        let patience = patience(book, seat, waiter);
+        let left = patience.saturating_sub(book.waited(key, now));
+        if left > 0 {
+            let until = now + left;
             book.wake(key, until);
             return Line::Origin(seat, waiter);
         }

@@ -47,7 +47,8 @@ pub(super) fn relieve(book: &mut Book, seat: Seat) {
     if over == 0 && worker.marked.len() == 0 {
         return;
     }
-    pause_acting(book, seat, over);
+    let victims = acting_that_free(book, worker, over);
+    pause_all(book, seat, victims);
     let Some(worker) = book.workers.get(&seat) else {
         return;
     };
@@ -57,21 +58,18 @@ pub(super) fn relieve(book: &mut Book, seat: Seat) {
     measure(book, seat);
 }
 
-fn pause_acting(book: &mut Book, seat: Seat, over: Tokens) -> Tokens {
-    let Some(worker) = book.workers.get(&seat) else {
-        return 0;
-    };
+/// The acting programs whose pause frees this much at least cost, as far as that goes.
+fn acting_that_free(book: &Book, worker: &Worker, over: Tokens) -> Vec<(Tokens, ProgramKey)> {
     let cost = |tokens| restore_ms(&book.config, worker, tokens);
-    let victims = worker
-        .acting
-        .cheapest(over, cost, |key| book[key].is_pausable());
-    let mut freed = 0;
-    for (tokens, victim) in victims {
+    let may = |key| book[key].is_pausable();
+    worker.acting.cheapest(over, cost, may)
+}
+
+fn pause_all(book: &mut Book, seat: Seat, victims: Vec<(Tokens, ProgramKey)>) {
+    for (_, victim) in victims {
         let reason = pressure(book, seat);
         book.pause(victim, reason);
-        freed += tokens;
     }
-    freed
 }
 
 fn mark_running(book: &mut Book, seat: Seat, over: Tokens) {
@@ -105,8 +103,10 @@ pub(super) fn make_room_for_turn(
     if over == 0 {
         return Turn::Go;
     }
-    let available = worker.acting.tokens();
-    if over <= available && size <= capacity && pause_acting(book, seat, over) >= over {
+    let victims = acting_that_free(book, worker, over);
+    let freed: Tokens = victims.iter().map(|(tokens, _)| tokens).sum();
+    if freed >= over && size <= capacity {
+        pause_all(book, seat, victims);
         return Turn::Go;
     }
     if book[key].flying.is_empty() {
