@@ -107,7 +107,7 @@ async def test_a_worker_that_returns_from_the_dead_serves_within_three_seconds()
     fake = worker()
     async with house({A: fake}) as h:
         fake.refusing = True
-        await h.clock.advance(600)
+        await h.clock.advance(60)
         h.ear.take()
         fake.restart()
         await h.clock.advance(2.9)
@@ -247,7 +247,7 @@ async def test_a_paused_worker_keeps_its_programs_and_is_neither_dead_nor_draini
     async with house({A: fake}) as h:
         h.ear.take()
         fake.paused = True
-        await h.clock.advance(120)
+        await h.clock.advance(60)
         assert h.ear.take() == [("unready", 0)]
         assert h.state() is State.UNREADY
         fake.paused = False
@@ -257,9 +257,11 @@ async def test_a_paused_worker_keeps_its_programs_and_is_neither_dead_nor_draini
 
 async def test_a_forgotten_pause_moves_the_programs_in_the_end() -> None:
     fake = worker()
-    async with house({A: fake}, unready_limit_s=300) as h:
+    async with house({A: fake}, unready_limit_s=30) as h:
         fake.paused = True
-        await h.clock.advance(302)
+        await h.clock.advance(29)
+        assert ("down", 0) not in h.ear.take()
+        await h.clock.advance(3)
         assert h.ear.take()[-1] == ("down", 0)
 
 
