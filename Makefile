@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RUST := $(shell find rust Cargo.toml Cargo.lock -name '*.rs' -o -name '*.toml' -o -name '*.lock' 2>/dev/null)
 
-.PHONY: setup build demo check format test test-rust test-python test-packaging bench clean
+.PHONY: setup build demo check format test test-rust test-python test-packaging bench clean test-docker
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)          ## the virtual environment with the package and its tools
@@ -54,6 +54,9 @@ test-python: $(STAMP)
 
 test-packaging: $(STAMP) ## the wheel and the sdist, built, installed and run
 	$(BIN)/pytest -q -m packaging
+
+test-docker: $(STAMP)    ## environments on a real engine at full size: 200 programs, 30 s of a hung engine
+	THUNDER_DOCKER_PROGRAMS=200 THUNDER_DOCKER_HANG_S=30 $(BIN)/pytest -q -m docker --timeout 600
 
 bench: $(STAMP)          ## the measured tables of bench/README.md
 	cargo bench --quiet

@@ -149,3 +149,16 @@ async def test_pausing_and_restoring_are_moments_too(tmp_path: Path, listener: L
         await until(environments, lambda: len(listener.heard) == 2)
         await settled(environments)
     assert {body["moment"] for _, _, body, _ in listener.heard} == {"pause", "restore"}
+
+
+async def test_silence_is_told_where_there_is_no_engine_at_all(
+    tmp_path: Path, listener: Listener
+) -> None:
+    harness = harness_with(tmp_path, url=listener.url)
+    harness.engine.up = False
+    async with harness.router() as environments:
+        environments.request("p1")
+        await harness.turn(environments, 3601)
+        await until(environments, lambda: len(listener.heard) == 1)
+        await settled(environments)
+    assert listener.heard[0][2]["moment"] == "crash"

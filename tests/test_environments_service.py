@@ -391,3 +391,52 @@ async def test_a_container_that_several_programs_call_from_is_nobodys(by_peer: H
         environments.released("p2")
         await settled(environments)
     assert engine.names() == {"batch-runner"}
+
+
+async def test_a_tool_inside_a_compose_project_keeps_its_silent_program_alive(
+    harness: Harness,
+) -> None:
+    engine = harness.engine
+    project = {labels.COMPOSE_PROJECT: "task__env"}
+    async with harness.router() as environments:
+        environments.request("task__agent")
+        main = engine.put(Kind.CONTAINER, "main", project)
+        await owns(environments, "task__agent", 1)
+        engine.running_execs.add(main)
+        await harness.turn(environments, 3601)
+        await settled(environments)
+        assert engine.names() == {"main"}
+        # And when it ends, silence begins anew.
+        engine.exec_started(main)
+        engine.exec_ended(main)
+        await until(environments, lambda: environments.status().tally.get("tools") == 1)
+        await harness.turn(environments, 3500)
+        assert engine.names() == {"main"}
+        await harness.turn(environments, 200)
+        await owns(environments, "task__agent", 0)
+
+
+async def test_an_answer_that_cannot_be_read_is_an_outage_and_not_the_end_of_watching(
+    harness: Harness,
+) -> None:
+    engine = harness.engine
+    engine.fault("everything", KeyError("Labels"), EngineError(500, "out of order"))
+    async with harness.router() as environments:
+        engine.put(Kind.CONTAINER, "box", labelled("p1"))
+        environments.request("p1")
+        await owns(environments, "p1", 1)
+
+
+async def test_an_object_that_cannot_be_inspected_does_not_break_the_watch(
+    harness: Harness,
+) -> None:
+    engine = harness.engine
+    async with harness.router() as environments:
+        engine.fault("sight", EngineError(500, "driver failed"))
+        engine.put(Kind.VOLUME, "odd", labelled("p1"))
+        environments.request("p1")
+        engine.put(Kind.CONTAINER, "box", labelled("p1"))
+        await owns(environments, "p1", 1)
+        environments.reconcile()
+        await owns(environments, "p1", 2)
+        assert len([1 for call, _ in engine.calls if call == "events"]) == 1

@@ -240,19 +240,24 @@ async def test_an_agent_that_is_killed_loses_its_sandbox_after_the_grace(
         await owns(environments, alive, 0)
 
 
-async def test_a_running_exec_keeps_a_silent_program_alive(lab: Lab) -> None:
+async def test_a_running_tool_keeps_a_suspected_program_alive(lab: Lab) -> None:
     program = lab.program(1)
-    async with lab.router(lab.settings(idle_ttl_s=0.5)) as environments:
+    async with lab.router() as environments:
         environments.request(program)
         container = await lab.call(lab.agent_runs, program)
         await owns(environments, program, 1)
-        tool = asyncio.create_task(
-            lab.call(container.exec_run, ["sh", "-c", "until [ -e /tmp/done ]; do sleep 0.1; done"])
-        )
-        await until(environments, lambda: environments.status().tally.get("checked_alive", 0) >= 2)
+        waits = "touch /tmp/begun; until [ -e /tmp/done ]; do sleep 0.1; done"
+        tool = asyncio.create_task(lab.call(container.exec_run, ["sh", "-c", waits]))
+        while (await lab.call(container.exec_run, ["ls", "/tmp/begun"])).exit_code:
+            pass
+        environments.expired(program)
+        await until(environments, lambda: environments.status().tally.get("checked_alive") == 1)
         assert len(environments.owned(program)) == 1
         await lab.call(container.exec_run, ["touch", "/tmp/done"])
         await tool
+        # Two of ours, and the tool itself.
+        await until(environments, lambda: environments.status().tally.get("tools", 0) >= 3)
+        environments.expired(program)
         await owns(environments, program, 0)
 
 

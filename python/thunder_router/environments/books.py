@@ -55,8 +55,10 @@ class Books:
         """Program by claim; None once two programs raised it: then it binds neither."""
         self.unclaimed: dict[str, dict[str, Sighting]] = {}
         """Objects that raised a claim which no known program raises, by claim and key."""
-        self.asked: set[tuple[str, str]] = set()
-        """(program, name) pairs that were looked up already."""
+        self.asked: dict[str, set[str]] = {}
+        """Names that were looked up already, by the program that gave them."""
+        self.member_of: dict[str, str] = {}
+        """Key of the compose project, by the id of a container in it."""
         self.planned: dict[str, None] = {}
         """Environments that nothing was done for yet, oldest first."""
         self.ahead: set[str] = set()
@@ -121,7 +123,7 @@ class Books:
                 if record.id in self._kept:
                     self._kept.discard(record.id)
                     self._actions.append(Forget("programs", record.id))
-                self.asked = {pair for pair in self.asked if pair[0] != record.id}
+                self.asked.pop(record.id, None)
             case Resource():
                 self._unindex(record)
                 self._actions.append(Forget("resources", record.key))
@@ -176,6 +178,10 @@ class Books:
             if name is not None:
                 self._key_of.pop((resource.kind, name), None)
                 self.execs.pop(name, None)
+        if resource.kind is Kind.COMPOSE:
+            for container in [c for c, key in self.member_of.items() if key == resource.key]:
+                del self.member_of[container]
+                self.execs.pop(container, None)
         if resource.spec is not None:
             users = self._users.get(resource.spec.image, set())
             users.discard(resource.key)
@@ -204,6 +210,11 @@ class Books:
         """The resource that the engine calls `ref`, by id or name."""
         key = self._key_of.get((kind, ref))
         return None if key is None else self.resources[key]
+
+    def around(self, container: str) -> Resource | None:
+        """The resource that is this container, or the compose project that it belongs to."""
+        project = self.resources.get(self.member_of.get(container, ""))
+        return self.known(Kind.CONTAINER, container) or project
 
     def users(self, image: str) -> list[Resource]:
         """Resources that are made from the image, or will be: its leases."""

@@ -74,9 +74,10 @@ def registered(books: Books, event: Registered, now_ms: int) -> None:
     if not enabled or not labels.may_own(event.program) or not labels.is_ref(event.ref):
         return
     opened(books, event.program, now_ms, requested=True)
-    if (event.program, event.ref) in books.asked or books.known(event.kind, event.ref):
+    asked = books.asked.setdefault(event.program, set())
+    if event.ref in asked or books.known(event.kind, event.ref):
         return
-    books.asked.add((event.program, event.ref))
+    asked.add(event.ref)
     books.ask(Look(event.program, event.kind, event.ref))
 
 
@@ -101,7 +102,7 @@ def found(books: Books, event: Found, now_ms: int) -> None:
     program = books.programs.get(event.program)
     if sighting is None or program is None or program.released:
         # It may appear later under the same name: let the next request ask again.
-        books.asked.discard((event.program, event.asked))
+        books.asked.get(event.program, set()).discard(event.asked)
         return
     owner_label = sighting.labels.get(labels.PROGRAM, event.program)
     if (
@@ -183,6 +184,8 @@ def _adopt(
     if claim is not None and claim.startswith("rule"):
         # A compose project goes as one, with whatever it still creates.
         kind, ref = Kind.COMPOSE, sighting.labels[labels.COMPOSE_PROJECT]
+        if sighting.kind is Kind.CONTAINER:
+            books.member_of[sighting.ref] = f"{kind}:{ref}"
         if books.known(kind, ref):
             return
     books.put(

@@ -95,6 +95,8 @@ class Disk:
                 await self.look()
             except EngineError as error:
                 _log.info("disk=unknown error=%r", str(error))
+            except Exception:
+                _log.exception("disk=unknown")
             await asyncio.sleep(self._settings.interval_s)
 
     async def free_bytes(self) -> int | None:

@@ -136,7 +136,8 @@ class DockerEngine:
         async with self._calling() as docker:
             stream = await self._opened().get(self._url(f"{docker.api_version}/events"))
             if stream.status != 200:
-                raise EngineError(stream.status, await stream.text())
+                async with stream:
+                    raise EngineError(stream.status, await stream.text())
         return _lines(stream)
 
     # === looking ===

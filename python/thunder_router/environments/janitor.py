@@ -4,20 +4,13 @@ Each returns how it ended by looking again, not by believing the reply: a remova
 have worked, and one that worked may have left the object dying.
 """
 
-import asyncio
-import logging
-import os
-import signal
-
 from thunder_router.environment_settings import EnvironmentSettings
-from thunder_router.environments import labels, processes
+from thunder_router.environments import labels
 from thunder_router.environments.engine import Engine, EngineError, EngineUnreachableError
 from thunder_router.environments.events import Ended, Outcome, Step
-from thunder_router.environments.records import Image, Kind, Process, Resource
+from thunder_router.environments.records import Image, Kind, Resource
 
 __all__ = ["Janitor"]
-
-_log = logging.getLogger(__name__)
 
 
 class Janitor:
@@ -34,13 +27,9 @@ class Janitor:
 
     async def remove(self, resource: Resource) -> Ended:
         """Removes one resource; done means that a fresh look does not find it."""
-        match resource.kind:
-            case Kind.COMPOSE:
-                return await self._remove_project(resource)
-            case Kind.PROCESS:
-                return await _end_process(resource)
-            case _:
-                error = await self._remove_one(resource.kind, resource.target)
+        if resource.kind is Kind.COMPOSE:
+            return await self._remove_project(resource)
+        error = await self._remove_one(resource.kind, resource.target)
         outcome = Outcome.DONE if error is None else Outcome.RETRY
         return Ended(resource.key, Step.REMOVE, outcome, error)
 
@@ -115,17 +104,3 @@ class Janitor:
         if await self._engine.image(image.ref) is None:
             return Ended(image.key, Step.EVICT, Outcome.DONE)
         return Ended(image.key, Step.EVICT, Outcome.RETRY, reason)
-
-
-async def _end_process(resource: Resource) -> Ended:
-    """TERM, then KILL: the very process that was registered, or nobody."""
-    pid, start_ticks, boot_id = resource.ref.split(":")
-    process = Process(int(pid), int(start_ticks), boot_id)
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if not processes.runs(process):
-            break
-        os.kill(process.pid, number)
-        await asyncio.sleep(0.1)
-    gone = not processes.runs(process)
-    outcome = Outcome.DONE if gone else Outcome.RETRY
-    return Ended(resource.key, Step.REMOVE, outcome, None if gone else "still runs")

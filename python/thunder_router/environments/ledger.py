@@ -32,7 +32,7 @@ from thunder_router.environments import (
 from thunder_router.environments.actions import Action
 from thunder_router.environments.books import Books
 from thunder_router.environments.events import Event, Step
-from thunder_router.environments.records import Image, Kind, Program, Resource, State
+from thunder_router.environments.records import Image, Program, Resource, State
 
 __all__ = ["Ledger"]
 
@@ -146,7 +146,7 @@ class Ledger:
 
     def _exec(self, event: events.ExecStarted | events.ExecEnded, now_ms: int) -> None:
         books = self.books
-        resource = books.known(Kind.CONTAINER, event.container)
+        resource = books.around(event.container)
         if resource is None:
             return
         running = books.execs.setdefault(event.container, {})

@@ -112,8 +112,9 @@ def checked(books: Books, event: Checked, now_ms: int) -> None:
 
 def _suspect(books: Books, program: Program, reason: str, now_ms: int) -> None:
     key = f"program:{program.id}"
-    if key in books.flying or not books.engine_up:
-        # Unseen tools may be running; the next relist reviews everyone.
+    unseen = not books.engine_up and any(r.kind.on_engine for r in books.current(program))
+    if key in books.flying or unseen:
+        # Tools may be running that nobody sees; the next relist reviews everyone.
         return
     books.flying.add(key)
     books.ask(Recheck(Owner(program.id, program.generation), reason, now_ms))

@@ -20,7 +20,7 @@ from thunder_router.environments.hooks import Hooks
 from thunder_router.environments.janitor import Janitor
 from thunder_router.environments.outcomes import judged
 from thunder_router.environments.prepare import Preparer
-from thunder_router.environments.records import Image, Owner, Program, Resource
+from thunder_router.environments.records import Image, Kind, Owner, Program, Resource
 
 __all__ = ["Performer"]
 
@@ -41,7 +41,7 @@ class Performer:
         tell: Takes each result; never blocks.
         busy: Whether the scheduler has a request of this program in hand.
         program: The ledger's record of a program.
-        containers: The containers that an owner has.
+        owned: What an owner has.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Performer:
         tell: Callable[[Event], None],
         busy: Callable[[str], bool],
         program: Callable[[str], Program | None],
-        containers: Callable[[Owner], list[Resource]],
+        owned: Callable[[Owner], list[Resource]],
     ) -> None:
         self._engine = engine
         self._settings = settings
@@ -65,7 +65,7 @@ class Performer:
         self._tell = tell
         self._busy = busy
         self._program = program
-        self._containers = containers
+        self._owned = owned
         docker = settings.docker
         pull = asyncio.Semaphore(docker.pull_concurrency)
         start = asyncio.Semaphore(docker.start_concurrency)
@@ -215,11 +215,22 @@ class Performer:
         process = program.process if program is not None else None
         if action.reason == "owner" and process is not None and processes.runs(process):
             return True
-        for resource in self._containers(action.owner):
+        for container in await self._containers(action.owner):
             try:
-                if await self._engine.busy(resource.target):
+                if await self._engine.busy(container):
                     return True
             except EngineError as error:
                 if error.status != 404:
                     raise
         return False
+
+    async def _containers(self, owner: Owner) -> list[str]:
+        """The owner's containers, those of its compose projects included."""
+        found = []
+        for resource in self._owned(owner):
+            if resource.kind is Kind.CONTAINER:
+                found.append(resource.target)
+            elif resource.kind is Kind.COMPOSE:
+                project = await self._engine.labelled(labels.COMPOSE_PROJECT, resource.ref)
+                found += [s.ref for s in project if s.kind is Kind.CONTAINER]
+        return found

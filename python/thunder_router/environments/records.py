@@ -32,7 +32,6 @@ class Kind(StrEnum):
     COMPOSE = "compose_project"
     NETWORK = "network"
     VOLUME = "volume"
-    PROCESS = "process"
     HOOK = "hook"
 
     @property
@@ -49,7 +48,7 @@ class Kind(StrEnum):
     @property
     def on_engine(self) -> bool:
         """Whether the container engine holds it, so that a listing says if it still exists."""
-        return self not in (Kind.PROCESS, Kind.HOOK)
+        return self is not Kind.HOOK
 
 
 @unique

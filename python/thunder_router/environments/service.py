@@ -107,7 +107,7 @@ class Environments:
             tell=self.tell,
             busy=busy or (lambda _: False),
             program=books.programs.get,
-            containers=lambda owner: [r for r in books.owned(owner) if r.kind is Kind.CONTAINER],
+            owned=books.owned,
         )
 
     async def __aenter__(self) -> "Environments":

@@ -12,7 +12,12 @@ from collections.abc import AsyncIterator, Callable
 
 from thunder_router.environment_settings import DockerSettings
 from thunder_router.environments import events
-from thunder_router.environments.engine import Engine, EngineError, EngineEvent
+from thunder_router.environments.engine import (
+    Engine,
+    EngineError,
+    EngineEvent,
+    EngineUnreachableError,
+)
 from thunder_router.environments.events import Event
 from thunder_router.environments.records import Kind, Sighting
 
@@ -69,6 +74,10 @@ class Watch:
                 error = str(broken.exceptions[0])
                 _log.warning("engine=down error=%r", error)
                 self._tell(events.EngineDown(error))
+            except* Exception as broken:
+                # Something we cannot read: blind is as good as down, and looking again may help.
+                _log.exception("engine=unreadable")
+                self._tell(events.EngineDown(repr(broken.exceptions[0])))
             await self._engine.close()
             await asyncio.sleep(retry_s)
             retry_s = min(retry_s * 2, _RETRY_CAP_S)
@@ -125,7 +134,14 @@ class Watch:
                 return []
 
     async def _sight(self, kind: Kind, event: EngineEvent) -> list[Event]:
-        sighting = await self._engine.sight(kind, event.ref)
+        try:
+            sighting = await self._engine.sight(kind, event.ref)
+        except EngineUnreachableError:
+            raise
+        except EngineError as error:
+            # The next listing shows it, or that it is gone.
+            _log.info("event=%s/%s error=%r", event.type, event.action, str(error))
+            return []
         return [] if sighting is None else [events.Sighted(sighting)]
 
 
