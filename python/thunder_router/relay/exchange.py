@@ -70,9 +70,7 @@ class Exchange:
     _comments: Comments | None = None
     _begun = False  # the worker's answer is being passed on
     _over = False
-    _attempts = 0
-    _retries = 0
-    _chunks = 0
+    _attempts = _retries = _chunks = 0
     _placed_at: float | None = None
     _first_byte_at: float | None = None
 
@@ -200,10 +198,10 @@ class Exchange:
             if complete:
                 self._complete(chunk)
                 return
-            if chunk:
-                self._answer.more(chunk)
             if self._idle_s is not None:
                 self._arm(self._idle_s)
+            if chunk:
+                self._answer.more(chunk)
         except Exception as error:
             self._stop_worker()
             self._refuse(error)
@@ -240,8 +238,8 @@ class Exchange:
         if complete:
             self._complete(held)
         else:
-            reply.more(held)
             self._arm(self._idle_s)
+            reply.more(held)
 
     def _complete(self, rest: bytes) -> None:
         connection, scanner = self._connection, self._scanner
@@ -296,13 +294,15 @@ class Exchange:
             self.lost(WorkerTimeoutError("The worker was silent for too long."), stale=False)
 
     def pause(self) -> None:
-        """The client does not keep up: the worker waits."""
+        """The client does not keep up: the worker waits, and is not to blame for its silence."""
+        self.deadline = math.inf
         if self._connection is not None:
             self._connection.pause()
 
     def resume(self) -> None:
         """The client reads again."""
         if self._connection is not None:
+            self._arm(self._idle_s)
             self._connection.resume()
 
     def _refuse(self, error: Exception) -> None:
@@ -315,7 +315,8 @@ class Exchange:
         """Tells the client, as far as it can still be told."""
         if self._over:
             return
-        outcome: Outcome = "rejected" if problem.status == 429 else "failed"
+        turned_away = problem.status == 429 and self._ticket is None
+        outcome: Outcome = "rejected" if turned_away else "failed"
         if not self._answer.status:
             self._answer.refuse(problem)
         elif not self._answer.break_off(problem):
@@ -334,13 +335,11 @@ class Exchange:
         self.deadline = math.inf
         if self._comments is not None:
             self._comments.stop()
-        task, self._task = self._task, None
-        if task is not None and task is not asyncio.current_task(self._relay.loop):
-            task.cancel()
-        ticket = self._ticket
+        if self._task is not None and self._task is not asyncio.current_task(self._relay.loop):
+            self._task.cancel()
         try:
-            if ticket is not None:
-                settle(ticket, outcome, self._scanner)
+            if self._ticket is not None:
+                settle(self._ticket, outcome, self._scanner)
             if self._relay.observer is not None:
                 self._relay.observer.ended(self._summary(outcome))
         except Exception:
