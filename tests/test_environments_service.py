@@ -379,6 +379,20 @@ async def test_an_agent_inside_a_container_owns_it_by_its_address(by_peer: Harne
     assert engine.names() == {"else"}
 
 
+async def test_a_service_is_nobodys_even_if_a_program_calls_from_its_address(
+    by_peer: Harness,
+) -> None:
+    engine = by_peer.engine
+    engine.put(Kind.CONTAINER, "reverse-proxy", addresses=("172.17.0.2",), restarts=True)
+    async with by_peer.router() as environments:
+        environments.request("p1", peer="172.17.0.2")
+        await settled(environments)
+        assert environments.owned("p1") == []
+        environments.released("p1")
+        await settled(environments)
+    assert engine.names() == {"reverse-proxy"}
+
+
 async def test_a_container_that_several_programs_call_from_is_nobodys(by_peer: Harness) -> None:
     engine = by_peer.engine
     engine.put(Kind.CONTAINER, "batch-runner", addresses=("172.17.0.2",))

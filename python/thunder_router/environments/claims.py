@@ -74,11 +74,15 @@ def registered(books: Books, event: Registered, now_ms: int) -> None:
     if not enabled or not labels.may_own(event.program) or not labels.is_ref(event.ref):
         return
     opened(books, event.program, now_ms, requested=True)
-    asked = books.asked.setdefault(event.program, set())
-    if event.ref in asked or books.known(event.kind, event.ref):
-        return
-    asked.add(event.ref)
-    books.ask(Look(event.program, event.kind, event.ref))
+    if not books.known(event.kind, event.ref):
+        _look(books, event.program, event.kind, event.ref)
+
+
+def _look(books: Books, program_id: str, kind: Kind, ref: str) -> None:
+    asked = books.asked.setdefault(program_id, set())
+    if ref not in asked:
+        asked.add(ref)
+        books.ask(Look(program_id, kind, ref))
 
 
 def leased(books: Books, event: Leased, now_ms: int) -> None:
@@ -97,7 +101,7 @@ def leased(books: Books, event: Leased, now_ms: int) -> None:
 
 
 def found(books: Books, event: Found, now_ms: int) -> None:
-    """A registered object becomes the program's, unless there is a reason against it."""
+    """A looked-up object becomes the program's, unless there is a reason against it."""
     sighting = event.sighting
     program = books.programs.get(event.program)
     if sighting is None or program is None or program.released:
@@ -113,7 +117,10 @@ def found(books: Books, event: Found, now_ms: int) -> None:
     ):
         books.tally["registrations_refused"] += 1
         return
-    _adopt(books, program, program.generation, sighting, Origin.REGISTERED, None, now_ms)
+    claims = [c for c in books.claims.of_object(sighting) if c.startswith("peer:")]
+    claim = next((c for c in claims if books.held_by.get(c) == program.id), None)
+    origin = Origin.REGISTERED if claim is None else Origin.ADOPTED
+    _adopt(books, program, program.generation, sighting, origin, claim, now_ms)
 
 
 def sighted(books: Books, event: Sighted, now_ms: int) -> None:
@@ -160,6 +167,10 @@ def _contested(books: Books, claim: str) -> None:
 
 def _join(books: Books, program: Program, sighting: Sighting, claim: str, now_ms: int) -> None:
     """Gives the object to the generation in which it was born."""
+    if claim.startswith("peer:"):
+        # A reverse proxy has an address too: what restarts by itself is nobody's sandbox.
+        _look(books, program.id, sighting.kind, sighting.ref)
+        return
     said = sighting.labels.get(labels.GENERATION, "")
     if said.isdigit() and int(said) <= program.generation:
         generation = int(said)
