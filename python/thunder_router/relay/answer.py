@@ -139,7 +139,8 @@ class Answer:
             self.status = 200
             self._sse = self._chunked = True
             self.keeps = self._client.keeps(self._request)
-            self._head = _EARLY_HEAD + (b"\r\n" if self.keeps else b"connection: close\r\n\r\n")
+            closing = b"" if self.keeps else b"connection: close\r\n"
+            self._head = b"%bx-request-id: %b\r\n%b\r\n" % (_EARLY_HEAD, self._request_id, closing)
         self.more(_PING if self._dialect == "messages" else _COMMENT)
 
     def break_off(self, problem: Problem) -> bool:

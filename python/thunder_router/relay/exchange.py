@@ -47,7 +47,6 @@ _log = logging.getLogger(__name__)
 _RETRIES: Final = 1
 _PROGRESS_CHUNKS: Final = 32
 """Chunks of a stream between two reports of progress."""
-_FAULTY_STATUS: Final = frozenset({500, 502, 504})
 
 
 class Exchange:
@@ -247,7 +246,7 @@ class Exchange:
         self._connection = None
         self._answer.more(rest, complete=True, trailers=connection.trailers)
         status = connection.status
-        if status in _FAULTY_STATUS:
+        if status in (500, 502, 504):
             self._relay.workers.faulted(self._worker, "status")
         else:
             self._relay.workers.answered(self._worker)
