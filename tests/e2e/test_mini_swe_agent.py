@@ -7,6 +7,7 @@ the reply to what the last one printed, so a turn that went missing would end th
 
 import json
 import os
+import re
 import subprocess
 import uuid
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from e2e.stack import MODEL, Router, call, emulated_worker, eventually, served_r
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 STAND_INS = Path(__file__).parent / "stand_ins"
+EXAMPLE = Path(__file__).parents[2] / "examples/mini-swe-agent"
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat /work/answer.txt"
 SCRIPT = [
     call("echo 6 times 7 > /work/question.txt; echo question-written", match="What is 6 times 7"),
@@ -98,7 +100,9 @@ class Run:
             "MSWEA_GLOBAL_CONFIG_DIR": str(self.folder / "home"),
             "MSWEA_MODEL_RETRY_STOP_AFTER_ATTEMPT": "1",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            "PYTHONPATH": str(STAND_INS),
+            "PYTHONPATH": f"{STAND_INS}{os.pathsep}{EXAMPLE}",
+            "THUNDER_ROUTER": self._router.url,
+            "THUNDER_RUN_ID": self.id,
         }
         done = subprocess.run(
             [console_script(command[0]), *command[1:]],
@@ -132,11 +136,12 @@ def test_one_agent_solves_its_task(tmp_path: Path, engine: docker.DockerClient, 
         served_router(tmp_path, [one.url, other.url]) as router,
     ):
         run = Run(tmp_path, router, engine)
-        config = run.config("/work", extra_body={"program_id": run.id})
+        config = run.config("/work")
         trajectory = tmp_path / "trajectory.json"
         run.agent(
             [
-                *("mini", "-c", "mini.yaml", "-c", str(config), "-y", "--exit-immediately"),
+                *("mini", "-c", "mini.yaml", "-c", str(EXAMPLE / "single.yaml"), "-c", str(config)),
+                *("-y", "--exit-immediately"),
                 *("-c", f"environment.image={image}"),
                 *("-t", "What is 6 times 7?", "-o", str(trajectory)),
             ]
@@ -147,13 +152,13 @@ def test_one_agent_solves_its_task(tmp_path: Path, engine: docker.DockerClient, 
         assert info["submission"] == "42 was found on\nthe-container\n"
         assert info["model_stats"]["api_calls"] == TURNS
         assert sorted([one.requests(), other.requests()]) == [0, TURNS]
-        program = router.get(f"/programs/{run.id}")
+        program = router.get("/programs/run7-task42")  # as the example names it
         assert program["step_count"] == TURNS
         assert program["in_flight"] == 0
         run.assert_nothing_is_left()
 
 
-def test_a_batch_of_agents_solves_its_tasks(
+def test_a_batch_of_agents_solves_its_tasks_each_as_a_program_that_is_released(
     tmp_path: Path, engine: docker.DockerClient, image: str
 ) -> None:
     tasks = [
@@ -165,16 +170,18 @@ def test_a_batch_of_agents_solves_its_tasks(
         for number in range(3)
     ]
     (tmp_path / "dev.json").write_text(json.dumps(tasks))
+    journal = tmp_path / "journal.jsonl"
     with (
         emulated_worker(tmp_path, script=SCRIPT) as one,
         emulated_worker(tmp_path, script=SCRIPT) as other,
-        served_router(tmp_path, [one.url, other.url]) as router,
+        served_router(tmp_path, [one.url, other.url], JOURNAL__PATH=str(journal)) as router,
     ):
         run = Run(tmp_path, router, engine)
         config = run.config("/work")
         run.agent(
             [
-                *("mini-extra", "swebench", "-c", "swebench.yaml", "-c", str(config)),
+                *("mini-extra", "swebench", "-c", "swebench.yaml"),
+                *("-c", str(EXAMPLE / "thunder.yaml"), "-c", str(config)),
                 *("--subset", str(tmp_path), "--split", "dev", "-w", "3"),
                 *("-o", str(tmp_path / "out")),
             ]
@@ -185,4 +192,7 @@ def test_a_batch_of_agents_solves_its_tasks(
             task["instance_id"]: "42 was found on\nthe-container\n" for task in tasks
         }
         assert one.requests() + other.requests() == TURNS * len(tasks)
+        assert router.get("/programs") == {}
         run.assert_nothing_is_left()
+    programs = set(re.findall(rf'"({run.id}-[0-9a-f]+)"', journal.read_text()))
+    assert len(programs) == len(tasks)
