@@ -195,6 +195,7 @@ mod tests {
         close(means("mini-swe"), [8_900.0, 26.0, 251.0, 0.57]);
         close(means("openhands"), [16_000.0, 39.0, 287.0, 1.4]);
         close(means("science"), [16_700.0, 25.0, 620.0, 8.0]);
+        close(means("r2e-gym"), [29_200.0, 45.0, 390.0, 0.57]);
     }
 
     #[test]

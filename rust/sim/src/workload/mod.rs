@@ -74,7 +74,7 @@ const fn tool(kind: &'static str, share: f64, median: f64, sigma: f64, most: f64
 }
 
 /// The kinds that are known.
-pub const WORKLOADS: [Workload; 5] = [
+pub const WORKLOADS: [Workload; 6] = [
     Workload {
         name: "mini-swe",
         shared: 1_600,
@@ -135,6 +135,21 @@ pub const WORKLOADS: [Workload; 5] = [
             tool("enhance_reasoning", 0.02, 68.0, 0.07, 90.0),
             tool("answer", 0.17, 9.0, 0.6, 60.0),
             tool("answer", 0.01, 70.0, 0.7, 300.0),
+        ],
+    },
+    Workload {
+        name: "r2e-gym",
+        shared: 4_000,
+        task: LogNormal::new(500.0, 0.6, 50.0, 3_000.0),
+        steps: LogNormal::new(42.0, 0.4, 8.0, 80.0),
+        output: LogNormal::new(260.0, 0.9, 10.0, 4_000.0),
+        observation: LogNormal::new(350.0, 1.2, 10.0, 8_000.0),
+        memory: Memory::Grows { rewrite: 0.0 },
+        // Its tools' times are not known: mini-SWE-agent's, which runs the same commands.
+        tools: &[
+            tool("bash", 0.8, 0.15, 0.7, 60.0),
+            tool("bash", 0.165, 0.8, 0.7, 60.0),
+            tool("bash", 0.035, 5.0, 0.9, 60.0),
         ],
     },
     Workload {
