@@ -80,6 +80,10 @@ _SUB_AGENTS: Final = {
 }
 """Session form → headers naming the agent within that session, and that agent's parent."""
 
+_BODY_RANK: Final = {form: rank for rank, form in enumerate(_BODY_FORMS)}
+_HEADER_RANK: Final = {form: rank for rank, form in enumerate(_HEADER_FORMS)}
+_PARENT_RANK: Final = {form: rank for rank, form in enumerate((*_BODY_PARENTS, *_HEADER_PARENTS))}
+
 _KNOWN_HEADERS: Final = {
     header.encode(): header
     for header in (
@@ -145,8 +149,8 @@ def name(
     if not body and not said:
         return Identity(final=True) if final else NOBODY
 
-    explicit = _explicit(said)
-    form, program = _first(body, _BODY_FORMS)
+    explicit = _explicit(said) if said else None
+    form, program = _first(body, _BODY_RANK)
     source = f"body:{form}"
     if explicit is not None:
         where, wanted = explicit
@@ -158,13 +162,13 @@ def name(
                 f"{where} names program {wanted!r}, but {form} in the body names {program!r}"
             )
     if program is None:
-        form, program = _first(said, _HEADER_FORMS)
+        form, program = _first(said, _HEADER_RANK)
         source = f"header:{form}"
     if program is None:
         form, program, source = _weak(body, said, weak_hints)
 
     group = _clean_or_none(said.get(_GROUP_HEADER))
-    parent = _first(body, _BODY_PARENTS)[1] or _first(said, _HEADER_PARENTS)[1]
+    parent = _first(body, _PARENT_RANK)[1] or _first(said, _PARENT_RANK)[1]
     if program is not None and form in _SUB_AGENTS:
         session = program
         program, parent_agent = _sub_agent(session, form, said)
@@ -225,16 +229,16 @@ def _explicit(said: dict[str, str]) -> tuple[str, str] | None:
     return found[0] if found else None
 
 
-def _first(values: dict[str, str], forms: Iterable[str]) -> tuple[str, str | None]:
-    """The first form with a usable value."""
-    if values:
-        for form in forms:
-            raw = values.get(form)
-            if raw is None:
-                continue
-            value = _claude_session(raw) if form == "metadata.user_id" else clean(raw)
-            if value is not None:
-                return form, value
+def _first(values: dict[str, str], ranks: dict[str, int]) -> tuple[str, str | None]:
+    """The first form with a usable value. Few are ever present, so those are walked, not all."""
+    present = [form for form in values if form in ranks]
+    if len(present) > 1:
+        present.sort(key=ranks.__getitem__)
+    for form in present:
+        raw = values[form]
+        value = _claude_session(raw) if form == "metadata.user_id" else clean(raw)
+        if value is not None:
+            return form, value
     return "", None
 
 

@@ -11,6 +11,7 @@ Text, media and token ids are told apart from the start: a megabyte of base64 is
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 __all__ = ["PromptFacts", "TokenEstimator"]
@@ -72,12 +73,16 @@ class TokenEstimator:
         tokens = _dot(_PRIOR if weights is None else weights.values, _features(facts))
         return max(1, round(tokens) + facts.token_ids)
 
-    def learn(self, model: str, facts: PromptFacts, prompt_tokens: int) -> None:
-        """A worker counted this prompt: `prompt_tokens` in all."""
+    def learn(self, model: str, facts: PromptFacts, prompt_tokens: int) -> int:
+        """A worker counted this prompt: `prompt_tokens` in all.
+
+        Returns:
+            What the prompt would now be estimated at.
+        """
         text_tokens = prompt_tokens - facts.token_ids
         features = _features(facts)
         if text_tokens <= 0 or not (features[0] or features[2] or features[3]):
-            return
+            return max(1, facts.token_ids or prompt_tokens)
         weights = self._models.get(model)
         if weights is None:
             weights = self._models[model] = _Weights()
@@ -85,7 +90,7 @@ class TokenEstimator:
                 self._models.popitem(last=False)
         else:
             self._models.move_to_end(model)
-        weights.learn(features, text_tokens)
+        return max(1, round(weights.learn(features, text_tokens)) + facts.token_ids)
 
 
 class _Weights:
@@ -98,17 +103,20 @@ class _Weights:
         self.values: list[float] = list(_PRIOR)
         self._covariance = _unsure()
 
-    def learn(self, features: _Features, tokens: int) -> None:
+    def learn(self, features: _Features, tokens: int) -> float:
         """One step of recursive least squares with forgetting, in units of the prompt's size.
+
+        Returns the estimate after it.
 
         Source: Haykin, Adaptive Filter Theory, the exponentially weighted RLS recursion.
         """
+        before = _dot(self.values, features)
+        error = 1.0 - before / tokens
+        if abs(error) < _GOOD_ENOUGH[self._lessons >= _GROWN]:
+            return before
+        self._lessons += 1
         scale = 1.0 / tokens
         x = [feature * scale for feature in features]
-        error = 1.0 - _dot(self.values, x)
-        if abs(error) < _GOOD_ENOUGH[self._lessons >= _GROWN]:
-            return
-        self._lessons += 1
         px = [_dot(row, x) for row in self._covariance]
         denominator = _FORGET * _NOISE + _dot(px, x)
         gain = [value / denominator for value in px]
@@ -122,7 +130,7 @@ class _Weights:
             # every prompt). To follow it would drive the free ones to infinity; that it came shows
             # that little is known.
             self._covariance = _unsure()
-            return
+            return before
         self.values = moved
         for row, step in zip(self._covariance, gain, strict=True):
             for column, value in enumerate(px):
@@ -134,6 +142,7 @@ class _Weights:
                 for other in range(len(_PRIOR)):
                     self._covariance[index][other] *= shrink
                     self._covariance[other][index] *= shrink
+        return _dot(self.values, features)
 
 
 def _unsure() -> list[list[float]]:
@@ -151,5 +160,6 @@ def _features(facts: PromptFacts) -> _Features:
     return (narrow, extra, wide, facts.media_items, facts.messages)
 
 
-def _dot(a: "list[float] | _Features", b: "list[float] | _Features") -> float:
-    return sum([x * y for x, y in zip(a, b, strict=True)])
+def _dot(a: Sequence[float], b: Sequence[float]) -> float:
+    # Written out: this runs on every request, and a loop costs four times as much.
+    return a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3] + a[4] * b[4]

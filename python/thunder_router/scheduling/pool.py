@@ -344,9 +344,8 @@ class Pool:
         facts = ticket.facts
         if facts is None:
             return
-        self._estimator.learn(ticket.model, facts, prompt_tokens)
+        plain = self._estimator.learn(ticket.model, facts, prompt_tokens)
         if ticket.program is not None and not ticket.final:
-            plain = self._estimator.estimate(ticket.model, facts)
             self._ratios[ticket.program] = min(max(prompt_tokens / plain, 0.1), 10.0)
 
     # --- a core starts empty -------------------------------------------------------------------
