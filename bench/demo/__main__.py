@@ -23,7 +23,7 @@ from bench.demo.tally import Tally
 from bench.demo.view import live_view
 
 POLICIES: tuple[Policy, ...] = ("off", "adaptive")
-WHOLE = Scale(workers=2, programs=144, capacity_tokens=None, speed=20, warm_up_s=8, measure_s=27)
+WHOLE = Scale(workers=2, programs=144, capacity_tokens=None, speed=20, warm_up_s=14, measure_s=25)
 QUICK = Scale(workers=2, programs=16, capacity_tokens=100_000, speed=40, warm_up_s=1, measure_s=4)
 
 

@@ -1,8 +1,8 @@
 """One phase of the demo: all agents at work under one policy, for a fixed time."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,23 +43,24 @@ async def run_phase(
     Raises:
         httpx.HTTPError: a request failed: the router must not lose a single one.
     """
-    clock = Clock(scale.speed)
-    async with _client(url) as client:
-        agents = [Agent(slot, seed, client, clock) for slot in range(scale.programs)]
+    async with AsyncExitStack() as stack:
+        # One each: a connection pool shared by so many looks through all of them at every request.
+        watcher, *clients = [
+            await stack.enter_async_context(_client(url)) for _ in range(scale.programs + 1)
+        ]
+        clock = Clock(scale.speed)
+        agents = [Agent(slot, seed, client, clock) for slot, client in enumerate(clients)]
         phase = Phase(policy, scale, clock, agents)
         async with asyncio.TaskGroup() as group:
             workers = [group.create_task(agent.work()) for agent in agents]
-            await _watch(phase, client, show)
+            await _watch(phase, watcher, show)
             for worker in workers:
                 worker.cancel()
     return phase.tally
 
 
-@contextlib.asynccontextmanager
-async def _client(url: str) -> AsyncIterator[httpx.AsyncClient]:
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
-    async with httpx.AsyncClient(base_url=url, timeout=None, limits=limits) as client:
-        yield client
+def _client(url: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=url, timeout=None, verify=False)
 
 
 async def _watch(phase: Phase, client: httpx.AsyncClient, show: Callable[[Phase], None]) -> None:

@@ -55,6 +55,7 @@ class _PlainLines:
             f"{phase.policy:9} {phase.elapsed_s:5.1f} s  {_progress(phase)}  "
             + "  ".join(f"{marks[mark]} {mark}" for mark in ("model", "tool", "held")),
             highlight=False,
+            soft_wrap=True,
         )
 
 
