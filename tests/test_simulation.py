@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from thunder_router import _core
+from thunder_router.cli import main
 from thunder_router.config import SchedulingSettings
 from thunder_router.emulator.simulation import (
     ROUTERS,
@@ -125,3 +126,26 @@ def test_the_extension_refuses_a_router_that_is_neither_constants_nor_a_name() -
             tool_factor=1.0,
             max_tokens=1,
         )
+
+
+def test_the_command_compares_routers_and_names_what_is_wrong(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    short = ["simulate", "--programs", "20", "--warmup-s", "30", "--measured-s", "120"]
+    assert main([*short, "--seeds", "2", "--policy", "pinned,adaptive"]) == 0
+    said = capsys.readouterr().out
+    assert "simulated" in said
+    assert "pinned" in said
+    assert "1.00x" in said
+    assert main([*short, "--seeds", "1", "--policy", "off", "--json", "--no-releases"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["options"]["releases"] is False
+    assert figures["days"]["off"][0]["steps"] > 0
+    for wrong, complaint in (
+        (["--policy", "oracle"], "no router"),
+        (["--workers", "0"], "--workers"),
+        (["--seeds", "0"], "--seeds"),
+        (["--recorded", "nowhere.json"], "nowhere.json"),
+    ):
+        assert main([*short, *wrong]) == 2
+        assert complaint in capsys.readouterr().err

@@ -14,7 +14,7 @@ from thunder_router._core import Displaced, Finished, FirstToken, Progress
 from thunder_router.emulator.ask import BadRequestError, plan
 from thunder_router.emulator.dialects import Dialect
 from thunder_router.emulator.http import Headers, Receive, Send, json_object, respond, start
-from thunder_router.emulator.worker import Refused, Turn, Worker
+from thunder_router.emulator.worker import RefusedError, Turn, Worker
 
 __all__ = ["exchange"]
 
@@ -46,7 +46,7 @@ async def exchange(
         return
     try:
         turn = worker.start(ask)
-    except Refused as refusal:
+    except RefusedError as refusal:
         await _refuse(worker, dialect, refusal, send)
         return
     watch = asyncio.ensure_future(_watch(worker, turn, receive))
@@ -77,7 +77,7 @@ def _parse(body: bytes, headers: Headers) -> dict[str, Any]:
         ) from None
 
 
-async def _refuse(worker: Worker, dialect: Dialect, refusal: Refused, send: Send) -> None:
+async def _refuse(worker: Worker, dialect: Dialect, refusal: RefusedError, send: Send) -> None:
     ask = dialect.ask
     if refusal.kind == "duplicate":
         message = f"Duplicate request ID detected: {ask.rid}"

@@ -45,15 +45,21 @@ class SimulationOptions(BaseModel):
     model: str = "glm-4.6"
     """One of `models()`."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
+    """Engines, one rank each."""
     programs: Annotated[int, Field(ge=1, le=1_000_000)] = 96
     """Alive at any time, over all workers."""
     warmup_s: Annotated[int, Field(ge=0)] = 900
+    """Virtual seconds before anything counts."""
     measured_s: Annotated[int, Field(ge=1)] = 1800
+    """Virtual seconds that count."""
     capacity_tokens: Annotated[int, Field(gt=0)] | None = None
     """KV tokens of a worker; None: the model's own."""
     hicache_ratio: Annotated[float, Field(ge=0)] = 0.0
+    """Host tier as a multiple of the device's tokens; 0: none."""
     write_policy: Literal["write_through", "write_back"] = "write_through"
+    """When KV is copied to the host tier."""
     page_size: Annotated[int, Field(ge=1)] = 1
+    """Tokens of a page."""
     sessions: bool = False
     """Workers run with --enable-session-radix-cache."""
     releases: bool = True

@@ -25,14 +25,14 @@ from thunder_router.emulator.options import EmulatorOptions
 from thunder_router.emulator.script import Script
 from thunder_router.emulator.tally import Tally
 
-__all__ = ["Refused", "Turn", "Worker"]
+__all__ = ["RefusedError", "Turn", "Worker"]
 
 EngineEvent = FirstToken | Progress | Retracted | Displaced | Finished
 
 _MARK_US = 1_000_000
 
 
-class Refused(Exception):  # noqa: N818  it is an answer, not a fault
+class RefusedError(Exception):
     """The engine did not take the request."""
 
     def __init__(self, kind: Literal["too_long", "queue_full", "duplicate"]) -> None:
@@ -124,10 +124,10 @@ class Worker:
         """Hands a request to an engine: to the rank it names, else in turn.
 
         Raises:
-            Refused: too long for the pool, the queue is full, or its rid is in flight.
+            RefusedError: too long for the pool, the queue is full, or its rid is in flight.
         """
         if ask.rid in self._by_rid:
-            raise Refused("duplicate")
+            raise RefusedError("duplicate")
         rank = ask.rank
         if rank is None:
             rank, self._next_rank = self._next_rank, (self._next_rank + 1) % len(self.engines)
@@ -148,7 +148,7 @@ class Worker:
             now_us=now_us,
         )
         if refusal is not None:
-            raise Refused(refusal)
+            raise RefusedError(refusal)
         self._turns[turn.number] = turn
         self._by_rid[ask.rid] = turn
         self.tally.started(ask.stream)
