@@ -1,9 +1,11 @@
 """The client's connection: framing, order, limits, refusals."""
 
 import asyncio
+import gc
 import json
 import random
 import re
+import weakref
 from collections.abc import Iterable
 
 import pytest
@@ -427,3 +429,27 @@ async def test_a_request_that_comes_as_the_turn_changes_waits_behind_those_befor
             await asyncio.sleep(0)
             upstream.data_received(plain())
     assert re.findall(rb'"x":(\d)', to_worker.written) == [b"0", b"1", b"2"]
+
+
+async def test_an_ended_connection_leaves_nothing_to_the_garbage_collector() -> None:
+    endpoint = Endpoint("worker", 1)
+    made = Relay(RelaySettings(), admission=Desk(), workers=Yard({0: endpoint}))
+    async with made:
+        lane = made.pool.lane(0, endpoint)
+        gc.collect()
+        gc.disable()
+        try:
+            upstream, front = Upstream(lane), Front(made)
+            upstream.connection_made(Recorder())
+            front.connection_made(Recorder())
+            lane.park(upstream)
+            front.data_received(HEAD + LENGTH + BODY)
+            upstream.data_received(plain())
+            front.data_received(HEAD + LENGTH + BODY)  # left in flight
+            front.connection_lost(None)
+            upstream.connection_lost(None)
+            left = weakref.ref(front), weakref.ref(upstream)
+            del front, upstream
+            assert [ref() for ref in left] == [None, None]
+        finally:
+            gc.enable()

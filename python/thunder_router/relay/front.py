@@ -44,7 +44,6 @@ _SMALL_BODY: Final = 64 * 1024
 _LINGER_S: Final = 5.0
 """How long a client may go on sending what is not wanted. Closing at once would reset the
 connection, and the answer with it."""
-
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -137,8 +136,9 @@ class Front(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.leave()
-        if self._application is not None:
-            self._application.connection_lost(exc)
+        application, self._application = self._application, None
+        if application is not None:
+            application.connection_lost(exc)
         # The parser holds our callbacks: without this the two keep each other alive.
         del self._parser, self._feed
 
