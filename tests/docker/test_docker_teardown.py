@@ -277,7 +277,9 @@ async def test_many_programs_end_at_random_and_the_engine_is_never_flooded(lab: 
                     case "released":
                         environments.released(program)
                     case "cleaned up":
-                        await lab.call(box.remove, force=True)
+                        # It may have been silent for too long already.
+                        with suppress(APIError):
+                            await lab.call(box.remove, force=True)
         await until(environments, lambda: not environments.resources(), timeout_s=50)
         assert await lab.call(lab.left_over) == []
         assert lab.engine.most_in_flight <= 8

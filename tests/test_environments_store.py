@@ -1,0 +1,106 @@
+"""The journal file, and who a process is."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from thunder_router.environments import processes
+from thunder_router.environments.actions import Forget, Keep
+from thunder_router.environments.records import (
+    Freshness,
+    Image,
+    Kind,
+    Origin,
+    Owner,
+    Process,
+    Program,
+    Resource,
+    Spec,
+    State,
+)
+from thunder_router.environments.store import Store
+
+PROGRAM = Program("p1", 3, 17, requested=True, process=Process(7, 8, "boot"), lease_until_ms=99)
+RESOURCE = Resource(
+    Owner("p1", 3),
+    Kind.CONTAINER,
+    "box",
+    Origin.CREATED,
+    State.PROBING,
+    5,
+    alias="id",
+    spec=Spec("i", env=(("a", "b"),), ports=(80,), probe_exec=("true",)),
+    ports=((80, 40_000),),
+)
+IMAGE = Image("i", Freshness.PRESENT, ours=True, id="sha256:1")
+
+
+async def test_what_is_kept_is_read_back_as_it_was(tmp_path: Path) -> None:
+    store = Store(tmp_path / "j.db")
+    await store.commit([Keep(PROGRAM), Keep(RESOURCE), Keep(IMAGE)])
+    await store.commit([Keep(replace(IMAGE, ours=False))])
+    store.close()
+    store = Store(tmp_path / "j.db")
+    assert store.load() == [PROGRAM, RESOURCE, replace(IMAGE, ours=False)]
+    await store.commit([Forget("images", "i"), Forget("resources", RESOURCE.key)])
+    assert store.load() == [PROGRAM]
+    store.close()
+
+
+async def test_many_commits_at_once_are_all_durable_and_in_order(tmp_path: Path) -> None:
+    store = Store(tmp_path / "j.db")
+    await asyncio.gather(
+        *(store.commit([Keep(replace(PROGRAM, last_used_ms=n))]) for n in range(200))
+    )
+    store.close()
+    store = Store(tmp_path / "j.db")
+    assert store.load() == [replace(PROGRAM, last_used_ms=199)]
+    store.close()
+
+
+async def test_a_line_that_cannot_be_read_is_left_out_with_what_hangs_on_it(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path / "j.db")
+    await store.commit([Keep(PROGRAM), Keep(RESOURCE), Keep(IMAGE)])
+    store.close()
+    with sqlite3.connect(tmp_path / "j.db") as other:
+        other.execute("UPDATE programs SET body = 'torn'")
+    other.close()
+    store = Store(tmp_path / "j.db")
+    assert store.load() == [IMAGE]
+    store.close()
+
+
+def test_a_journal_of_a_newer_version_is_not_touched(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "j.db") as other:
+        other.execute("PRAGMA user_version=99")
+    other.close()
+    with pytest.raises(sqlite3.DatabaseError, match="version 99"):
+        Store(tmp_path / "j.db")
+
+
+def test_a_process_is_known_by_more_than_its_pid() -> None:
+    own = processes.identify(os.getpid())
+    assert own is not None
+    assert processes.runs(own)
+    assert not processes.runs(replace(own, start_ticks=own.start_ticks + 1))
+    assert not processes.runs(replace(own, boot_id="another"))
+
+
+def test_a_process_that_ended_does_not_run_even_before_it_is_waited_for() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    process = processes.identify(child.pid)
+    assert process is not None
+    child.stdin.close()
+    # Returns once it has ended, and leaves it a zombie.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not processes.runs(process)
+    child.wait()
