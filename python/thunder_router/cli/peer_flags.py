@@ -59,6 +59,8 @@ _REFUSED: Final = {
     "--prefill": "prefill/decode pairs are not served",
     "--decode": "prefill/decode pairs are not served",
     "--mini-lb": "prefill/decode pairs are not served",
+    "--tls-cert-path": "https is not served: put a proxy that does in front",
+    "--tls-key-path": "https is not served: put a proxy that does in front",
     "--client-cert-path": "client certificates for workers are not served",
     "--client-key-path": "client certificates for workers are not served",
     "--jwt-issuer": "JWT authentication is not served: use --api-key and --admin-key",
