@@ -263,7 +263,7 @@ def test_programs_continue_where_they_were(tmp_path: Path) -> None:
         finish(ticket, 100 + n, 5)
     running = before.arrive("p0", 105)
     assert running.place is not None
-    assert snapshot.write(path, before.driver.pools, url, Memories({})) == 20
+    snapshot.write(path, snapshot.take(before.driver.pools, url, Memories({})))
 
     memories = Memories.read(path, 3_600_000)
     assert len(memories) == 20
@@ -291,9 +291,9 @@ def test_programs_of_a_worker_that_has_not_come_back_stay_in_the_snapshot(tmp_pa
     house = House()
     house.up(0)
     finish(house.arrive("p"))
-    snapshot.write(path, house.driver.pools, url, Memories({}))
+    snapshot.write(path, snapshot.take(house.driver.pools, url, Memories({})))
     waiting = Memories.read(path, 3_600_000)
-    snapshot.write(path, House().driver.pools, url, waiting)
+    snapshot.write(path, snapshot.take(House().driver.pools, url, waiting))
     assert len(Memories.read(path, 3_600_000)) == 1
 
 
@@ -304,7 +304,7 @@ def test_programs_that_would_have_expired_are_left_out(tmp_path: Path) -> None:
     finish(house.arrive("old"))
     house.clock.advance(50_000)
     finish(house.arrive("new"))
-    snapshot.write(path, house.driver.pools, url, Memories({}))
+    snapshot.write(path, snapshot.take(house.driver.pools, url, Memories({})))
     [row] = Memories.read(path, 50_000).rows()
     assert row[0] == "new"
 
@@ -325,12 +325,12 @@ def test_a_crash_while_writing_leaves_the_old_snapshot(tmp_path: Path) -> None:
     house = House()
     house.up(0)
     finish(house.arrive("p"))
-    snapshot.write(path, house.driver.pools, url, Memories({}))
+    snapshot.write(path, snapshot.take(house.driver.pools, url, Memories({})))
     before = path.read_bytes()
 
-    def dies(_worker: int) -> str:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        snapshot.write(path, house.driver.pools, dies, Memories({}))
+    rows: list[list[object]] = [["p", None, 1, "u", 0, object()]]
+    with pytest.raises(TypeError):
+        snapshot.write(path, rows)
+    (tmp_path / "programs.json.new").write_text("half a snap")
     assert path.read_bytes() == before
+    assert len(Memories.read(path, 3_600_000)) == 1

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
 from thunder_router.config import Settings
 from thunder_router.scheduling import snapshot
@@ -32,6 +34,7 @@ class Keeping:
             ConfigError: the journal cannot be written.
         """
         self._settings = settings
+        self._disk = threading.Lock()
         keep = settings.journal
         self._journal: Journal | None = None
         if keep.path is not None:
@@ -67,26 +70,24 @@ class Keeping:
             tasks.append(loop.create_task(self._flush(self._journal), name="journal"))
         keep = self._settings.journal
 
-        def write() -> None:
-            if keep.snapshot is not None:
-                try:
-                    snapshot.write(keep.snapshot, driver.pools, worker_url, self._memories)
-                except OSError as error:
-                    _LOG.error("snapshot_failed path=%s error=%s", keep.snapshot, error)
+        def take() -> list[list[Any]]:
+            return snapshot.take(driver.pools, worker_url, self._memories)
 
-        async def write_often() -> None:
+        async def write_often(path: Path) -> None:
             while True:
                 await asyncio.sleep(keep.snapshot_interval_s)
-                write()
+                # The disk may take its time, and the loop has requests to serve.
+                await asyncio.to_thread(self._write, path, take())
 
         if keep.snapshot is not None:
-            tasks.append(loop.create_task(write_often(), name="snapshot"))
+            tasks.append(loop.create_task(write_often(keep.snapshot), name="snapshot"))
         try:
             yield
         finally:
             for task in tasks:
                 task.cancel()
-            write()
+            if keep.snapshot is not None:
+                self._write(keep.snapshot, take())
             if self._journal is not None:
                 self._journal.close()
 
@@ -94,3 +95,11 @@ class Keeping:
         while True:
             await asyncio.sleep(_FLUSH_S)
             journal.flush()
+
+    def _write(self, path: Path, rows: list[list[Any]]) -> None:
+        # The last write of all may find the one before it still in its thread.
+        with self._disk:
+            try:
+                snapshot.write(path, rows)
+            except OSError as error:
+                _LOG.error("snapshot_failed path=%s error=%s", path, error)

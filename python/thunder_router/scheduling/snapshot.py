@@ -22,7 +22,7 @@ from typing import Any, Final
 from thunder_router.scheduling.pool import Pool
 from thunder_router.scheduling.recorder import Core
 
-__all__ = ["FORMAT", "Memories", "Memory", "write"]
+__all__ = ["FORMAT", "Memories", "Memory", "take", "write"]
 
 _LOG = logging.getLogger(__name__)
 FORMAT: Final = "thunder-snapshot-1"
@@ -51,21 +51,17 @@ class Memory:
         )
 
 
-def write(
-    path: Path, pools: list[Pool], worker_url: Callable[[int], str], waiting: "Memories"
-) -> int:
-    """Writes all programs that have or had a place; returns how many.
+def take(
+    pools: list[Pool], worker_url: Callable[[int], str], waiting: "Memories"
+) -> list[list[Any]]:
+    """All programs that have or had a place, as rows of a snapshot.
 
     Args:
-        path: The snapshot, replaced in one step.
         pools: Whose programs.
         worker_url: A worker's URL, by its number.
         waiting: Programs of an earlier run whose workers have not come up yet: kept as they are.
-
-    Raises:
-        OSError: the disk is full or gone.
     """
-    rows: list[list[Any]] = waiting.rows()
+    rows = waiting.rows()
     for pool in pools:
         core, now = pool.look()
         for view in core.programs(now):
@@ -75,6 +71,15 @@ def write(
                 rows.append(
                     [view.program, view.group, view.context_tokens, url, place[1], view.idle_ms]
                 )
+    return rows
+
+
+def write(path: Path, rows: list[list[Any]]) -> None:
+    """Puts a snapshot of these rows in the place of the old one; for any thread.
+
+    Raises:
+        OSError: the disk is full or gone.
+    """
     text = json.dumps({"format": FORMAT, "written_s": time.time(), "programs": rows})
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
@@ -83,7 +88,6 @@ def write(
         file.flush()
         os.fsync(file.fileno())
     beside.replace(path)
-    return len(rows)
 
 
 class Memories:
