@@ -68,7 +68,8 @@ async def test_a_prepared_environment_goes_through_every_step_and_away_with_its_
         steps = [call for call, _ in engine.calls if call in ("pull", "create", "start", "execute")]
         assert steps == ["pull", "create", "start", "execute", "execute"]
         environments.released("swe-django-1")
-        await until(environments, lambda: not engine.objects)
+        await owns(environments, "swe-django-1", 0)
+        assert engine.objects == {}
         assert environments.environment("swe-django-1").state == "none"
 
 

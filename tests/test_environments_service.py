@@ -454,3 +454,17 @@ async def test_an_object_that_cannot_be_inspected_does_not_break_the_watch(
         environments.reconcile()
         await owns(environments, "p1", 2)
         assert len([1 for call, _ in engine.calls if call == "events"]) == 1
+
+
+async def test_waiting_ends_however_many_requests_keep_coming(harness: Harness) -> None:
+    async with harness.router() as environments:
+
+        async def hammer() -> None:
+            while True:
+                environments.request("busy")
+                await asyncio.sleep(0)
+
+        hammering = asyncio.create_task(hammer())
+        environments.open("p1")
+        await until(environments, lambda: environments.status().programs == 2)
+        hammering.cancel()

@@ -82,6 +82,8 @@ class Environments:
         self._clock = clock
         self._ledger = Ledger(settings, dice or random.Random())
         self._queue: deque[Event] = deque()
+        self._told = 0
+        self._digested = 0
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._unwritten: list[Keep | Forget] = []
@@ -137,6 +139,7 @@ class Environments:
     def tell(self, event: Event) -> None:
         """Queues an event."""
         self._queue.append(event)
+        self._told += 1
         self._wake.set()
 
     def request(
@@ -245,10 +248,10 @@ class Environments:
         return [r for r in self._ledger.books.resources.values() if r.owner.program == program]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Returns once `holds()` is true; looked at after every step of the ledger."""
-        while self._queue or not holds():
-            changed = self._changed
-            await changed.wait()
+        """Returns once all that was told before the call is digested, and `holds()` is true."""
+        mark = self._told
+        while self._digested < mark or not holds():
+            await self._changed.wait()
 
     # === the bookkeeper ===
 
@@ -269,6 +272,7 @@ class Environments:
             for action in actions:
                 if not isinstance(action, Keep | Forget):
                     self._begin(action)
+            self._digested += len(batch)
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
