@@ -129,6 +129,36 @@ fn nobody_overtakes_the_head_of_the_queue() {
 }
 
 #[test]
+fn a_newcomer_waits_for_the_reserve_of_those_who_run_to_shrink() {
+    let mut engine = engine(config(2_000));
+    engine.submit(request(1, 100, 1_000), 0).expect("it fits");
+    engine.advance(100_000);
+    // 1,250 tokens are free at once, but not beside 0.7 of what request 1 may still generate.
+    engine
+        .submit(request(2, 1_250, 10), 100_000)
+        .expect("it waits");
+    let events = run_out(&mut engine);
+    let at = |wanted: u64, first: bool| {
+        let mut about = events.iter().filter(|event| event.request == wanted);
+        let found = if first {
+            about.next()
+        } else {
+            about.next_back()
+        };
+        found.expect("it was heard of").at_us
+    };
+    assert!(
+        at(2, true) > 600_000,
+        "not within the first fifty iterations or so"
+    );
+    assert!(
+        at(2, false) < at(1, false),
+        "but long before request 1 is over"
+    );
+    assert_eq!(engine.counts().retractions, 0);
+}
+
+#[test]
 fn a_full_queue_refuses_and_a_higher_priority_takes_the_last_place() {
     let mut settings = config(2_000);
     settings.max_queued = Some(1);
