@@ -23,7 +23,7 @@ from bench.processes import Process, free_port, wait_until_answers
 from bench.relay_report import report
 from bench.results import Results
 from bench.systems import METRICS_PORT_OFFSET, SYSTEMS, System, UnavailableError
-from bench.tables import replace_section
+from bench.tables import provenance, replace_section
 
 WORKERS = 2
 README = Path(__file__).parent / "README.md"
@@ -141,6 +141,7 @@ def main() -> int:
         rounds=given.rounds or (1 if given.quick else 5),
         seconds=given.seconds or (1 if given.quick else 3),
         memory_prompts=prompts,
+        origin=provenance(),
     )
     scenarios = tuple(scenario for scenario in SCENARIOS if scenario.name in given.scenarios)
     run([SYSTEMS[name] for name in given.systems], scenarios, results, memory=prompts > 0)

@@ -2,7 +2,7 @@
 
 from bench.measure import SCENARIOS, Sample
 from bench.results import Results
-from bench.tables import figure, provenance, table
+from bench.tables import figure, table
 
 __all__ = ["TARGETS", "report"]
 
@@ -40,7 +40,7 @@ def _p99_us(sample: Sample) -> float:
 def report(results: Results) -> str:
     """All tables as Markdown."""
     parts = [
-        f"{provenance()}. Medians of {results.rounds} interleaved rounds of "
+        f"{results.origin}. Medians of {results.rounds} interleaved rounds of "
         f"{results.seconds:g} s each; ratios are taken within a round.",
         _costs(results),
         _latencies(results),

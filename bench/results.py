@@ -24,6 +24,8 @@ class Results:
     rounds: int
     seconds: float
     memory_prompts: int
+    origin: str = ""
+    """Day, machine and commit."""
     samples: dict[tuple[int, str, str], Sample] = field(default_factory=dict)
     resident_bytes: dict[str, tuple[int, int]] = field(default_factory=dict)
     """By system: before any load, and after `memory_prompts` different prompts."""
@@ -55,6 +57,7 @@ class Results:
     def as_json(self) -> dict[str, Any]:
         """Every sample, for other tools."""
         return {
+            "origin": self.origin,
             "rounds": self.rounds,
             "seconds": self.seconds,
             "memory_prompts": self.memory_prompts,

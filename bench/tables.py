@@ -28,12 +28,17 @@ def figure(value: float | None, digits: int = 0) -> str:
 
 
 def provenance() -> str:
-    """The day, the machine and the commit of a measurement, in one line."""
+    """The day, the machine and the commit of a measurement, in one line; taken as it begins.
+
+    The load average says how quiet the machine was: above about 1 for each core, latencies are
+    those of its other tenants, and only ratios mean something.
+    """
     commit = _git("rev-parse", "--short", "HEAD") or "unknown commit"
     changed = ", with changes" if _git("status", "--porcelain", "--untracked-files=no") else ""
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {_processor()}, Linux {platform.release()}, "
-        f"Python {platform.python_version()}, commit {commit}{changed}"
+        f"Python {platform.python_version()}, commit {commit}{changed}, "
+        f"load average {os.getloadavg()[0]:.1f} before it began"
     )
 
 
