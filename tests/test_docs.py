@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted([*(ROOT / "docs").glob("*.md"), ROOT / "examples/README.md"])
+LISTS = (ROOT / "examples/README.md", ROOT / "deploy/README.md")
+PAGES = sorted([*(ROOT / "docs").glob("*.md"), *LISTS])
 
 
 def links(page: Path) -> list[tuple[str, str]]:
