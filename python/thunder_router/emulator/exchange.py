@@ -20,6 +20,7 @@ __all__ = ["exchange"]
 
 _STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 _POLL_S = 4.0
+_DISPLACED = "The request is aborted by a higher priority request."
 
 
 async def exchange(
@@ -146,9 +147,6 @@ async def _stream(dialect: Dialect, turn: Turn, send: Send) -> None:
             case Displaced():
                 await respond(send, 200, dialect.error_event(503, _DISPLACED), _STREAM)
                 return
-
-
-_DISPLACED = "The request is aborted by a higher priority request."
 
 
 async def _write(send: Send, chunk: bytes) -> None:
