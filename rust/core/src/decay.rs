@@ -143,3 +143,73 @@ pub(crate) const fn as_float(number: u64) -> f64 {
 const fn widened(number: u128) -> f64 {
     number as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_sum_is_that_of_its_terms(
+            half_life in 1..3_000_u64,
+            terms in prop::collection::vec((1..1_000_000_u64, 0..20_000_u64, any::<bool>()), 1..60),
+            later in 0..20_000_u64,
+        ) {
+            let mut sum = Decayed::new(half_life);
+            let mut now = 0;
+            let mut kept = Vec::new();
+            for (tokens, gap, _) in &terms {
+                now += gap / 10;
+                sum.add(*tokens, now);
+                kept.push((*tokens, now));
+            }
+            for (at, (tokens, _, leaves)) in terms.iter().enumerate().rev() {
+                if *leaves {
+                    sum.remove(*tokens, kept[at].1);
+                    kept.remove(at);
+                }
+            }
+            now += later;
+            let naive = kept.iter().map(|(tokens, since)| {
+                as_float(*tokens) * weight(now - since, half_life)
+            });
+            let naive: f64 = naive.sum();
+            let error = (sum.value(now) - naive).abs();
+            prop_assert!(error <= 0.01 + naive * 1e-9, "{} is not {naive}", sum.value(now));
+        }
+
+        #[test]
+        fn what_was_put_in_comes_out_exactly(
+            terms in prop::collection::vec((1..1_000_000_u64, 0..90_000_u64), 1..200),
+        ) {
+            let mut sum = Decayed::new(1_000);
+            for (tokens, since) in &terms {
+                sum.add(*tokens, *since);
+            }
+            for (tokens, since) in &terms {
+                sum.remove(*tokens, *since);
+            }
+            prop_assert_eq!(sum.slots, [0; SLOTS]);
+        }
+    }
+
+    #[test]
+    fn half_is_left_after_a_half_life() {
+        let mut sum = Decayed::new(1_000);
+        sum.add(800, 500);
+        assert!((sum.value(500) - 800.0).abs() < 1e-3);
+        assert!((sum.value(1_500) - 400.0).abs() < 1e-3);
+        assert!((sum.value(4_500) - 50.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_steady_flow_is_read_as_its_rate() {
+        let mut flow = Fading::new(30_000);
+        for second in 0..600 {
+            flow.add(500.0, second * 1_000);
+        }
+        let rate = flow.rate(600_000);
+        assert!((rate - 0.5).abs() < 0.01, "{rate} tokens per ms");
+    }
+}

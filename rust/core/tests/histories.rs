@@ -76,4 +76,41 @@ proptest! {
         let again: Vec<Decision> = live(config, &events).decided;
         prop_assert_eq!(once, again);
     }
+
+    #[test]
+    fn everyone_is_served_once_those_in_flight_end(
+        config in configs(),
+        events in prop::collection::vec(event(12), 1..100),
+        releases in any::<bool>(),
+    ) {
+        let patient = SchedulerConfig { hold_limit_ms: u64::MAX / 4, ..config };
+        let mut world = live(patient, &events);
+        world.happen(&Event::SyncEnds);
+        for worker in 0..3 {
+            let capacity = Some(1_500);
+            world.happen(&Event::Up { worker, capacity, host: 0, sessions: true });
+        }
+        for program in 0..12 {
+            world.happen(&Event::Restores(program));
+        }
+        let begun = world.now;
+        while !world.requests.is_empty() {
+            world.tick();
+            while world.answer_one() {
+                if releases {
+                    world.release_silent();
+                }
+            }
+            world.tick();
+            if world.core.counts().in_flight > 0 {
+                continue;
+            }
+            let sleep = world.core.next_tick_ms(world.now);
+            prop_assert!(sleep.is_some() || world.requests.is_empty(), "it waits for nothing");
+            world.now += sleep.unwrap_or(0);
+            // Silent programs keep their seats for a lease of a minute or two; tools of up to 800 s
+            // were seen, so a lease may be longer, and so may what a waiter waits for.
+            prop_assert!(world.now - begun < 3 * 3_600_000, "somebody starves");
+        }
+    }
 }

@@ -264,6 +264,27 @@ impl World {
         }
     }
 
+    /// Answers one request that is in flight. False: there is none.
+    pub fn answer_one(&mut self) -> bool {
+        let any = self.pick(0, Some(true)).is_some();
+        self.happen(&Event::Finishes {
+            which: 0,
+            completion: 1,
+            cached: None,
+            tool: None,
+        });
+        any
+    }
+
+    /// Releases every program with nothing under way.
+    pub fn release_silent(&mut self) {
+        for view in self.core.programs(self.now) {
+            if view.in_flight + view.waiting == 0 {
+                self.core.release(&view.program, self.now);
+            }
+        }
+    }
+
     /// Ticks, and holds every decision against what the observer knows.
     pub fn tick(&mut self) -> Vec<Decision> {
         let before = self.core.workers();
