@@ -98,6 +98,7 @@ def test_what_must_not_be_served_by_halves_is_refused(flag: str) -> None:
         (["serve", "--port", "99999"], "port"),
         (["serve", "--worker-urls", "ftp://x"], "http"),
         (["serve", "--host", "203.0.113.1"], "cannot listen on 203.0.113.1"),
+        (["serve", "--port", "0", "--tls-cert-path", __file__], "tls_cert"),
         (["replay", "/no/such/file"], "no such file"),
         (["emulate", "--speed", "fast"], "--speed"),
     ],

@@ -54,6 +54,8 @@ def test_thunder_toml_in_the_working_directory_is_read_without_being_asked_for(
 @pytest.mark.parametrize(
     ("text", "named"),
     [
+        ('tls_cert = "/no/such/file"\n', "tls_cert"),
+        (f"tls_key = '{MANUAL}'\n", "tls_key"),
         ("[scheduling]\ntick_s = -1\n", "scheduling.tick_s"),
         ("[scheduling]\ntick_s = nan\n", "scheduling.tick_s"),
         ("[scheduling]\nmargin_max = 1.5\n", "scheduling.margin_max"),

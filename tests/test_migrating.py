@@ -12,6 +12,8 @@ from thunder_router.cli import serve
 from thunder_router.errors import ConfigError
 
 PAGE = (Path(__file__).parent.parent / "docs/migrating-from-sglang-router.md").read_text()
+FILE = Path(__file__)
+TLS = ("--tls-cert-path", "--tls-key-path")
 OURS = {
     *("--help", "--config", "--log-json", "--journal", "--snapshot"),
     *("--admin-key", "--worker-api-key"),
@@ -53,6 +55,8 @@ def settings_of(*argv: str) -> tuple[dict[str, Any], str]:
 def value_of(flag: str) -> list[str]:
     if flag in SWITCHES:
         return []
+    if flag in TLS:
+        return [str(FILE)]
     return {"--policy": ["cache_aware"], "--log-level": ["warn"]}.get(flag, ["7"])
 
 
@@ -87,8 +91,10 @@ def test_a_flag_does_what_the_page_says(flag: str, becomes: str, remark: str) ->
         case "mapped":
             where = re.search(r"`([a-z_.]+)`", remark)
             assert where is not None
-            settings, _ = settings_of(flag, *value_of(flag))
-            assert setting(settings, where[1]) == ("adaptive" if flag == "--policy" else 7)
+            certificate = ["--tls-cert-path", str(FILE)] if flag == "--tls-key-path" else []
+            settings, _ = settings_of(flag, *value_of(flag), *certificate)
+            expected = FILE if flag in TLS else "adaptive" if flag == "--policy" else 7
+            assert setting(settings, where[1]) == expected
         case "same":
             settings, warnings = settings_of(flag, *value_of(flag))
             assert (settings != plain, warnings) == (True, "")

@@ -9,7 +9,14 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import (
+    Field,
+    FilePath,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -225,6 +232,10 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 30000
     api_key: SecretStr | None = None
     admin_key: SecretStr | None = None
+    tls_cert: FilePath | None = None
+    """Serves https with this certificate chain (PEM). `None`: plain http."""
+    tls_key: FilePath | None = None
+    """The certificate's key. `None`: it is in the same file."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     shutdown_grace_s: Seconds = 30.0
     scheduling: SchedulingSettings = SchedulingSettings()
@@ -233,6 +244,13 @@ class Settings(BaseSettings):
     environments: EnvironmentSettings = EnvironmentSettings()
     identity: IdentitySettings = IdentitySettings()
     journal: JournalSettings = JournalSettings()
+
+    @field_validator("tls_key")
+    @classmethod
+    def _has_a_certificate(cls, key: Path | None, info: ValidationInfo) -> Path | None:
+        if key is not None and info.data.get("tls_cert") is None:
+            raise ValueError("it needs a tls_cert")
+        return key
 
     @classmethod
     def settings_customise_sources(

@@ -3,12 +3,15 @@
 import json
 import signal
 import socket
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from bench.processes import Process, console_script, free_port
 from e2e.stack import MODEL, Worker, emulated_worker, eventually, served_router
 
 # About 2,000 tokens at 30 a second and more: a stream that is still going when the test acts.
@@ -97,3 +100,37 @@ def refuses(port: int) -> bool:
 def running(worker: Worker) -> int:
     loads = httpx.get(f"{worker.url}/v1/loads").json()["loads"]
     return int(sum(load["num_running_reqs"] for load in loads))
+
+
+def test_the_router_serves_https_with_the_flags_of_sglang_router(tmp_path: Path) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    kind = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=router"
+    command = f"openssl req -x509 {kind} -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run(
+        [*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True
+    )
+    port, trusting = free_port(), ssl.create_default_context(cafile=str(cert))
+    story = [{"role": "user", "content": "word " * 100_000}]  # many TLS records each way
+    with emulated_worker(tmp_path) as worker:
+        command = [console_script("thunder-router"), "serve", "--port", str(port)]
+        command += ["--worker-urls", worker.url]
+        command += ["--tls-cert-path", str(cert), "--tls-key-path", str(key)]
+        with (
+            Process(command, log=tmp_path / "router.log"),
+            httpx.Client(base_url=f"https://127.0.0.1:{port}", verify=trusting) as client,
+        ):
+            eventually(lambda: answers(client), "it never was ready")
+            body = {**LONG, "messages": story, "max_tokens": 200}
+            with client.stream("POST", "/v1/chat/completions", json=body) as stream:
+                lines = [line for line in stream.iter_lines() if line]
+            with pytest.raises(httpx.TransportError):
+                httpx.get(f"http://127.0.0.1:{port}/liveness")
+
+    assert lines[-1] == "data: [DONE]"
+
+
+def answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/readiness").status_code == 200
+    except httpx.ConnectError:
+        return False

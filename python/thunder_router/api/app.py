@@ -13,6 +13,7 @@ import asyncio
 import logging
 import socket
 import sqlite3
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -81,8 +82,12 @@ async def serve(settings: Settings) -> None:
         router = compose(settings)
         host, port = listener.getsockname()[:2]
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        _LOG.info("serving url=http://%s policy=%s", where, settings.scheduling.policy)
-        await router.server.serve([listener])
+        scheme = "http" if settings.tls_cert is None else "https"
+        _LOG.info("serving url=%s://%s policy=%s", scheme, where, settings.scheduling.policy)
+        try:
+            await router.server.serve([listener])
+        except ssl.SSLError as error:  # at the start: a handshake that fails ends its connection
+            raise ConfigError(f"tls_cert and tls_key do not serve: {error}") from error
         if not router.server.started:
             raise ConfigError("the router did not start; the log says why")
 
@@ -189,6 +194,8 @@ def compose(settings: Settings) -> Router:
         on_draining=stopping,
         host=settings.host,
         port=settings.port,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
     )
     return Router(server, driver, registry, health, metrics)
 

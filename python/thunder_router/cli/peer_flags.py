@@ -42,6 +42,8 @@ _MAPPED: Final[dict[str, tuple[str, Callable[[str], Any]]]] = {
     "--queue-timeout-secs": ("scheduling.hold_limit_s", float),
     "--cb-failure-threshold": ("workers.breaker_failures", _int),
     "--cb-timeout-duration-secs": ("workers.breaker_open_s", float),
+    "--tls-cert-path": ("tls_cert", str),
+    "--tls-key-path": ("tls_key", str),
     "--health-check-timeout-secs": ("workers.probe_timeout_s", float),
 }
 
@@ -59,8 +61,6 @@ _REFUSED: Final = {
     "--prefill": "prefill/decode pairs are not served",
     "--decode": "prefill/decode pairs are not served",
     "--mini-lb": "prefill/decode pairs are not served",
-    "--tls-cert-path": "https is not served: put a proxy that does in front",
-    "--tls-key-path": "https is not served: put a proxy that does in front",
     "--client-cert-path": "client certificates for workers are not served",
     "--client-key-path": "client certificates for workers are not served",
     "--jwt-issuer": "JWT authentication is not served: use --api-key and --admin-key",

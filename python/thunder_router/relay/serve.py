@@ -10,6 +10,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from uvicorn import Config, Server
@@ -47,8 +48,8 @@ class RelayServer(Server):
         on_draining: Callable[[], None] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
-        ssl_certfile: str | None = None,
-        ssl_keyfile: str | None = None,
+        ssl_certfile: Path | None = None,
+        ssl_keyfile: Path | None = None,
     ) -> None:
         self._relay = relay
         self._grace_s = grace_s
