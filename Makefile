@@ -36,7 +36,7 @@ check: $(STAMP)          ## everything a machine can judge without running the t
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(BIN)/python -m mypy.stubtest --allowlist rust/py/stubtest-allowlist.txt thunder_router._core --allowlist rust/py/stubtest.allow
+	$(BIN)/python -m mypy.stubtest thunder_router._core --allowlist rust/py/stubtest.allow
 	$(BIN)/lint-imports
 
 format:                  ## let the formatters have their way
