@@ -23,7 +23,7 @@ $(VENV)/.dependencies: pyproject.toml | $(VENV)/bin/python
 
 $(STAMP): $(VENV)/.dependencies $(RUST)
 	@command -v cargo >/dev/null || { echo "error: a Rust toolchain is needed to build the native core (cargo was not found): see rustup.rs" >&2; exit 1; }
-	$(BIN)/maturin develop --release --quiet
+	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 	@touch $@
 
 demo: $(STAMP)           ## emulated workers, agent programs, and what scheduling gained
