@@ -38,15 +38,16 @@ def by_hand(model: str) -> str | None:
     """Two turns of a program that is named in each body and released at the end."""
     client = OpenAI(base_url=f"{ROUTER}/v1", api_key="unused")
     program = {"program_id": "capital-of-france"}
-    messages: list[Any] = [{"role": "user", "content": "What is the capital of France?"}]
-    for question in ("Are you sure?", None):
+    messages: list[Any] = []
+    text = None
+    for question in ("What is the capital of France?", "Are you sure?"):
+        messages.append({"role": "user", "content": question})
         answer = client.chat.completions.create(model=model, messages=messages, extra_body=program)
-        messages.append({"role": "assistant", "content": answer.choices[0].message.content})
-        if question is not None:
-            messages.append({"role": "user", "content": question})
+        text = answer.choices[0].message.content
+        messages.append({"role": "assistant", "content": text})
     # Its KV cache and its place are free at once, not only after a time-out.
     httpx.post(f"{ROUTER}/programs/release", json=program).raise_for_status()
-    return messages[-1]["content"]
+    return text
 
 
 def with_tools(model: str, task: str) -> str | None:
@@ -63,6 +64,8 @@ def with_tools(model: str, task: str) -> str | None:
             if not said.tool_calls:
                 return said.content
             for call in said.tool_calls:
+                if call.type != "function":  # the one kind that this agent offers
+                    continue
                 folder = json.loads(call.function.arguments)["folder"]
                 names = sorted(path.name for path in Path(folder).iterdir())
                 messages.append(
