@@ -81,7 +81,7 @@ pub(crate) struct Book {
     pub(crate) largest: Option<Tokens>,
     /// Requests that were told to wait.
     pub(crate) held: usize,
-    /// Mean wait of held requests that were admitted.
+    /// Mean wait of held requests, however it ended.
     pub(crate) mean_wait: f64,
     pub(crate) places: Place,
     pub(crate) generations: u64,
