@@ -105,9 +105,9 @@ def running(worker: Worker) -> int:
 def test_the_router_serves_https_with_the_flags_of_sglang_router(tmp_path: Path) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     kind = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=router"
-    command = f"openssl req -x509 {kind} -addext subjectAltName=IP:127.0.0.1"
+    openssl = f"openssl req -x509 {kind} -addext subjectAltName=IP:127.0.0.1"
     subprocess.run(
-        [*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True
+        [*openssl.split(), "-keyout", key, "-out", cert], check=True, capture_output=True
     )
     port, trusting = free_port(), ssl.create_default_context(cafile=str(cert))
     story = [{"role": "user", "content": "word " * 100_000}]  # many TLS records each way
