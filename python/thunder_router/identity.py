@@ -18,8 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from thunder_router.errors import IdentityConflictError
 
@@ -101,8 +100,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CLAUDE_USER: Final = re.compile(r"^user_.*_session_([0-9A-Za-z-]+)$", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(NamedTuple):
     """Who a request belongs to.
 
     Attributes:
@@ -149,7 +147,7 @@ def name(
     if not body and not said:
         return Identity(final=True) if final else NOBODY
 
-    explicit = _explicit(said) if said else None
+    explicit = _explicit(said)
     form, program = _first(body, _BODY_RANK)
     source = f"body:{form}"
     if explicit is not None:
@@ -164,7 +162,7 @@ def name(
     if program is None:
         form, program = _first(said, _HEADER_RANK)
         source = f"header:{form}"
-    if program is None:
+    if program is None and weak_hints:
         form, program, source = _weak(body, said, weak_hints)
 
     group = _clean_or_none(said.get(_GROUP_HEADER))
@@ -178,7 +176,7 @@ def name(
         program=program,
         group=group or parent,
         parent=parent,
-        final=final or said.get(_FINAL_HEADER, "").strip().lower() in ("1", "true"),
+        final=final or (_FINAL_HEADER in said and _affirms(said[_FINAL_HEADER])),
         source=source if program is not None else None,
     )
 
@@ -189,10 +187,10 @@ def clean(value: str) -> str | None:
     Lone surrogates, which JSON escapes can smuggle in, are refused too: they have no UTF-8 form.
     """
     trimmed = value.strip()
-    if not trimmed or _CONTROL.search(trimmed) is not None:
+    if trimmed.isascii() and trimmed.isprintable():
+        return trimmed if 0 < len(trimmed) <= MAX_BYTES else None
+    if _CONTROL.search(trimmed) is not None:
         return None
-    if trimmed.isascii():
-        return trimmed if len(trimmed) <= MAX_BYTES else None
     try:
         return trimmed if len(trimmed.encode()) <= MAX_BYTES else None
     except UnicodeEncodeError:
@@ -217,6 +215,8 @@ def _read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def _explicit(said: dict[str, str]) -> tuple[str, str] | None:
     """The program header, if any: the two spellings must agree."""
+    if said.keys().isdisjoint(_EXPLICIT_HEADERS):
+        return None
     found = [
         (header, value)
         for header in _EXPLICIT_HEADERS
@@ -231,6 +231,8 @@ def _explicit(said: dict[str, str]) -> tuple[str, str] | None:
 
 def _first(values: dict[str, str], ranks: dict[str, int]) -> tuple[str, str | None]:
     """The first form with a usable value. Few are ever present, so those are walked, not all."""
+    if not values:
+        return "", None
     present = [form for form in values if form in ranks]
     if len(present) > 1:
         present.sort(key=ranks.__getitem__)
@@ -240,6 +242,10 @@ def _first(values: dict[str, str], ranks: dict[str, int]) -> tuple[str, str | No
         if value is not None:
             return form, value
     return "", None
+
+
+def _affirms(value: str) -> bool:
+    return value.strip().lower() in ("1", "true")
 
 
 def _clean_or_none(value: str | None) -> str | None:

@@ -80,15 +80,15 @@ class Gauge:
 class _Histogram:
     """Counts per bucket and a sum; cheaper than a metric object on every request."""
 
-    __slots__ = ("counts", "total")
+    __slots__ = ("counts", "sum")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(_SECONDS) + 1)
-        self.total = 0.0
+        self.sum = 0.0
 
     def add(self, seconds: float) -> None:
         self.counts[bisect_left(_SECONDS, seconds)] += 1
-        self.total += seconds
+        self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
         running = 0
@@ -99,17 +99,26 @@ class _Histogram:
         return found
 
 
+class _Times:
+    """What requests of one API have taken, stage by stage."""
+
+    __slots__ = ("first_byte", "held", "total")
+
+    def __init__(self) -> None:
+        self.held = _Histogram()
+        self.first_byte = _Histogram()
+        self.total = _Histogram()
+
+
 class Metrics:
     """Sees every exchange end, and answers a scrape."""
 
     def __init__(self, gauges: Iterable[Gauge] = ()) -> None:
         self._gauges = [*gauges]
-        self._requests: Counter[tuple[str, str, str]] = Counter()
+        self._requests: Counter[tuple[str, str, int]] = Counter()
         self._retries = 0
         self._tokens: Counter[str] = Counter()
-        self._held: dict[str, _Histogram] = {}
-        self._first_byte: dict[str, _Histogram] = {}
-        self._total: dict[str, _Histogram] = {}
+        self._times: dict[str, _Times] = {}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -120,18 +129,16 @@ class Metrics:
     def ended(self, exchange: Exchange) -> None:
         """One exchange is over."""
         api = exchange.dialect or "other"
-        self._requests[api, exchange.outcome, str(exchange.status)] += 1
+        self._requests[api, exchange.outcome, exchange.status] += 1
         if exchange.attempts > 1:
             self._retries += exchange.attempts - 1
-        held = self._held.get(api)
-        if held is None:
-            held = self._held[api] = _Histogram()
-            self._first_byte[api] = _Histogram()
-            self._total[api] = _Histogram()
-        held.add(exchange.held_s)
-        self._total[api].add(exchange.total_s)
+        times = self._times.get(api)
+        if times is None:
+            times = self._times[api] = _Times()
+        times.held.add(exchange.held_s)
+        times.total.add(exchange.total_s)
         if exchange.first_byte_s is not None:
-            self._first_byte[api].add(exchange.first_byte_s)
+            times.first_byte.add(exchange.first_byte_s)
         tokens = self._tokens
         if exchange.prompt_tokens is not None:
             tokens["prompt"] += exchange.prompt_tokens
@@ -150,8 +157,8 @@ class Metrics:
             "Requests by API, how they ended, and the status the client got (0: it had left).",
             labels=("api", "outcome", "status"),
         )
-        for labels, count in self._requests.items():
-            requests.add_metric(labels, count)
+        for (api, outcome, status), count in self._requests.items():
+            requests.add_metric((api, outcome, str(status)), count)
         yield requests
         retries = CounterMetricFamily("thunder_retries", "Sends beyond the first of a request.")
         retries.add_metric((), self._retries)
@@ -164,15 +171,23 @@ class Metrics:
         for kind in ("prompt", "cached", "completion"):
             tokens.add_metric((kind,), self._tokens[kind])
         yield tokens
-        for name, about, histograms in (
-            ("thunder_held_seconds", "From arrival to a place.", self._held),
-            ("thunder_first_byte_seconds", "From arrival to the answer's start.", self._first_byte),
-            ("thunder_request_seconds", "From arrival to the end.", self._total),
-        ):
-            family = HistogramMetricFamily(name, about, labels=("api",))
-            for api, histogram in histograms.items():
-                family.add_metric((api,), histogram.buckets(), histogram.total)
-            yield family
+        held = HistogramMetricFamily(
+            "thunder_held_seconds", "From arrival to a place.", labels=("api",)
+        )
+        first_byte = HistogramMetricFamily(
+            "thunder_first_byte_seconds", "From arrival to the answer's start.", labels=("api",)
+        )
+        total = HistogramMetricFamily(
+            "thunder_request_seconds", "From arrival to the end.", labels=("api",)
+        )
+        for api, times in self._times.items():
+            for family, histogram in (
+                (held, times.held),
+                (first_byte, times.first_byte),
+                (total, times.total),
+            ):
+                family.add_metric((api,), histogram.buckets(), histogram.sum)
+        yield from (held, first_byte, total)
         for gauge in self._gauges:
             family_of = CounterMetricFamily if gauge.counter else GaugeMetricFamily
             read = family_of(f"thunder_{gauge.name}", gauge.about, labels=gauge.labels)

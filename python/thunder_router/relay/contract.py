@@ -204,9 +204,9 @@ class Workers(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Ended:
-    """How one exchange went, for metrics and traces.
+    """How one exchange went, for metrics and traces. Not to be changed.
 
     Attributes:
         dialect: The API it spoke, or None for a path that is handed on unread.

@@ -30,7 +30,7 @@ from thunder_router.scheduling.estimate import TokenEstimator
 from thunder_router.scheduling.events import Expired, Paused, Prepared, ProgramEvent, Restored
 from thunder_router.scheduling.recorder import Core
 from thunder_router.scheduling.seats import Seat, SeatFacts, Seats
-from thunder_router.scheduling.ticket import State, Ticket
+from thunder_router.scheduling.ticket import Ticket
 from thunder_router.scheduling.ticking import TickingCore
 
 __all__ = ["Pool"]
@@ -94,7 +94,7 @@ class Pool:
             ratio = self._ratios.get(ticket.program, 1.0)
             ticket.prompt_tokens = max(1, round(ticket.prompt_tokens * ratio))
         self._live[ticket.id] = ticket
-        self._enter(ticket)
+        self._enter(ticket, ticket.arrived_ms)
         if ticket.error is not None:
             raise ticket.error
 
@@ -104,7 +104,7 @@ class Pool:
         if refused not in ticket.refused:
             ticket.refused = (*ticket.refused, refused)
         ticket.place = None
-        ticket.state = State.HELD
+        ticket.state = "held"
         self.counts["bounce"] += 1
         if self.seats.least_loaded(ticket.refused) is None:
             self._turn_away(ticket, NoWorkerError("every worker refused the request"))
@@ -188,7 +188,7 @@ class Pool:
     def why_held(self, program: str) -> str | None:
         """Why a request of the program waits, in numbers; None where none does."""
         for ticket in self._live.values():
-            if ticket.program == program and ticket.held_by and ticket.state is State.HELD:
+            if ticket.program == program and ticket.held_by and ticket.state == "held":
                 return ticket.held_by.reason
         return None
 
@@ -203,7 +203,7 @@ class Pool:
             InvariantError: a count does not add up.
         """
         self._ticking.core.check()
-        placed = Counter(id(t.seat) for t in self._live.values() if t.state is State.PLACED)
+        placed = Counter(id(t.seat) for t in self._live.values() if t.state == "placed")
         for seat in self.seats:
             if seat.in_flight != placed[id(seat)]:
                 raise InvariantError(
@@ -251,7 +251,7 @@ class Pool:
     def _admit(self, decision: Admit) -> None:
         self.counts["admit"] += 1
         ticket = self._live.get(decision.request)
-        if ticket is None or ticket.state is not State.HELD:
+        if ticket is None or ticket.state != "held":
             self._ticking.failed("admit", RuntimeError(f"request {decision.request} is not held"))
             return
         seat = self.seats.get(decision.worker, decision.rank)
@@ -263,10 +263,9 @@ class Pool:
 
     # --- tickets -------------------------------------------------------------------------------
 
-    def _enter(self, ticket: Ticket) -> None:
+    def _enter(self, ticket: Ticket, now_ms: int) -> None:
         """Tells the core of a held ticket, and serves it plainly where that fails."""
         ticking = self._ticking
-        now = ticking.now_ms()
         try:
             ticking.core.arrive(
                 ticket.id,
@@ -274,12 +273,12 @@ class Pool:
                 group=ticket.group,
                 prompt_tokens=ticket.prompt_tokens,
                 prefix=ticket.prefix,
-                now_ms=now,
+                now_ms=now_ms,
             )
         except Exception as error:
             ticking.failed("arrive", error)
         else:
-            if ticking.decide(now):
+            if ticking.decide(now_ms):
                 return
         self._serve_plainly(ticket)
 
@@ -287,7 +286,7 @@ class Pool:
         seat.in_flight += 1
         ticket.seat = seat
         ticket.place = seat.placement(ticket.program)
-        ticket.state = State.PLACED
+        ticket.state = "placed"
         ticket.wake()
 
     def _leave(self, ticket: Ticket) -> int:
@@ -299,9 +298,9 @@ class Pool:
         return seat.worker
 
     def _end(self, ticket: Ticket) -> None:
-        if ticket.state is State.PLACED:
+        if ticket.state == "placed":
             self._leave(ticket)
-        ticket.state = State.ENDED
+        ticket.state = "ended"
         self._live.pop(ticket.id, None)
         ticket.wake()
 
@@ -319,7 +318,7 @@ class Pool:
 
     def _serve_plainly(self, ticket: Ticket) -> None:
         """Places a ticket that is still held without the core, which forgets it."""
-        if ticket.state is not State.HELD:
+        if ticket.state != "held":
             return
         self.counts["plain"] += 1
         if ticket.core_knows:
@@ -362,10 +361,10 @@ class Pool:
         for view in views:
             self.tell("remember", partial(_remember, view))
         for ticket in [*self._live.values()]:
-            if ticket.state is State.PLACED:
+            if ticket.state == "placed":
                 ticket.core_knows = False
             else:
-                self._enter(ticket)
+                self._enter(ticket, self._ticking.now_ms())
 
     def _announce(self, seat: Seat) -> None:
         self.tell("worker_up", seat.announce)

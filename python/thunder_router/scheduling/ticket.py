@@ -7,8 +7,7 @@ simply end the ticket again. A future is made only when somebody really waits.
 """
 
 import asyncio
-from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from thunder_router.errors import ThunderError
 from thunder_router.scheduling.core import Hold
@@ -24,12 +23,8 @@ _PROGRESS_STEP: Final = 32
 """Decoded tokens between two words to the core: well under any admission margin."""
 
 
-class State(IntEnum):
-    """Where a ticket stands."""
-
-    HELD = 0
-    PLACED = 1
-    ENDED = 2
+State = Literal["held", "placed", "ended"]
+"""Where a ticket stands."""
 
 
 class Ticket:
@@ -94,7 +89,7 @@ class Ticket:
         self.prompt_tokens = prompt_tokens
         self.prefix = prefix
         self.arrived_ms = now_ms
-        self.state = State.HELD
+        self.state: State = "held"
         self.core_knows = True
         self.seat: Seat | None = None
         self.place: Placement | None = None
@@ -115,7 +110,7 @@ class Ticket:
         while self.place is None:
             if self.error is not None:
                 raise self.error
-            if self.state is State.ENDED:
+            if self.state == "ended":
                 raise asyncio.CancelledError
             if self._future is None or self._future.done():
                 self._future = asyncio.get_running_loop().create_future()
@@ -128,12 +123,12 @@ class Ticket:
 
         `place` and `placed` answer anew; never with a worker that refused it.
         """
-        if self.state is State.PLACED:
+        if self.state == "placed":
             self._pool.bounce(self)
 
     def progress(self, decoded_tokens: int) -> None:
         """`decoded_tokens` of the answer so far, in total."""
-        if decoded_tokens - self._reported >= _PROGRESS_STEP and self.state is State.PLACED:
+        if decoded_tokens - self._reported >= _PROGRESS_STEP and self.state == "placed":
             self._reported = decoded_tokens
             self._pool.progress(self, decoded_tokens)
 
@@ -147,19 +142,19 @@ class Ticket:
         tools: tuple[str, ...],
     ) -> None:
         """Answered whole. None where the answer did not say."""
-        if self.state is State.PLACED:
+        if self.state == "placed":
             self._pool.finish(
                 self, prompt_tokens, completion_tokens, cached_tokens, cached_host_tokens, tools
             )
 
     def failed(self) -> None:
         """Ended by an error, at any stage."""
-        if self.state is not State.ENDED:
+        if self.state != "ended":
             self._pool.fail(self)
 
     def cancelled(self) -> None:
         """The client left, at any stage."""
-        if self.state is not State.ENDED:
+        if self.state != "ended":
             self._pool.cancel(self)
 
     def wake(self) -> None:
