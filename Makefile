@@ -4,9 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+ENGINE_VENV := $(or $(THUNDER_ENGINE_VENV),.engine/venv)
 RUST := $(shell find rust Cargo.toml Cargo.lock -name '*.rs' -o -name '*.toml' -o -name '*.lock' 2>/dev/null)
 
-.PHONY: setup build demo check format test test-rust test-python test-packaging bench clean test-docker
+.PHONY: setup build demo check format test test-rust test-python test-packaging bench clean test-docker test-engine
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)          ## the virtual environment with the package and its tools
@@ -57,6 +58,10 @@ test-packaging: $(STAMP) ## the wheel and the sdist, built, installed and run
 
 test-docker: $(STAMP)    ## environments on a real engine at full size: 200 programs, 30 s of a hung engine
 	THUNDER_DOCKER_PROGRAMS=200 THUNDER_DOCKER_HANG_S=30 $(BIN)/pytest -q -m docker --timeout 600
+
+test-engine: $(STAMP)    ## the router over two real SGLang on this CPU; the first run installs 3 to 6 GB
+	tests/engine/recipe/install.sh $(ENGINE_VENV)
+	THUNDER_ENGINE_VENV=$(ENGINE_VENV) $(BIN)/pytest -q -m engine tests/engine
 
 bench: $(STAMP)          ## the measured tables of bench/README.md
 	cargo bench --quiet

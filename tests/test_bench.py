@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -11,9 +12,12 @@ import pytest
 from bench.bodies import AGENT_BYTES, SESSIONS, UNIQUE_MARK, write_bodies
 from bench.measure import Sample
 from bench.processes import Process, free_port, wait_until_answers
+from bench.real_sglang import Run
+from bench.real_sglang import report as report_of_real_sglang
 from bench.relay_report import report
 from bench.results import Results
 from bench.tables import replace_section, table
+from bench.token_agents import Workload
 
 
 def sample(cpu_s: float | None, requests: int = 1000, p50_us: float = 100) -> Sample:
@@ -51,6 +55,28 @@ def test_a_target_that_is_missed_is_reported_as_missed() -> None:
 
     assert "≤ 0.75× | 0.80× | no |" in text
     assert "≤ 150 MB | 120 MB | yes |" in text
+
+
+def test_arms_on_a_real_engine_are_compared_with_the_best_gate_by_medians() -> None:
+    def runs(arm: str, *seconds: float) -> list[Run]:
+        return [Run(arm, s, 0.5, 1000, 2160 / s, 1.0, s / 100) for s in seconds]
+
+    measured = [
+        *runs("off, gate of 2", 48.0, 50.0, 49.0),
+        *runs("off, gate of 4", 40.0, 70.0, 30.0),
+        *runs("adaptive", 42.0, 41.0, 99.0),
+    ]
+    text = report_of_real_sglang(
+        {
+            "provenance": "today",
+            "workload": asdict(Workload()),
+            "runs": [asdict(run) for run in measured],
+        }
+    )
+
+    assert "| off, gate of 2 | 48.0 / 50.0 / 49.0 | 1.23 |" in text
+    assert "| adaptive | 42.0 / 41.0 / 99.0 | 1.05 | 0.50 | 1,000 | 51.4 | 1.0 | 0.99 |" in text
+    assert "from\n500 to 1,250 tokens" in text
 
 
 def test_bodies_have_their_sizes_and_conversations_only_grow(tmp_path: Path) -> None:

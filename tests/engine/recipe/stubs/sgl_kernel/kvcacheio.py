@@ -1,0 +1,3 @@
+"""The names that SGLang imports from `sgl_kernel.kvcacheio`; see the package."""
+
+from sgl_kernel import __getattr__  # noqa: F401 - a module's own __getattr__ answers for it
