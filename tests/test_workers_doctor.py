@@ -151,3 +151,13 @@ def test_session_flags_are_not_advised_where_the_version_has_none() -> None:
     flags = [finding.flag for finding in findings(old)]
     assert "--enable-session-radix-cache" not in flags
     assert "--enable-metrics" in flags
+
+
+def test_what_a_worker_publishes_is_missed_where_the_library_is() -> None:
+    publishing = replace(GOOD, capabilities=replace(GOOD.capabilities, load_publishing=True))
+    heard = [f for f in findings(publishing) if "load publishing" in f.text]
+    missed = [f for f in findings(publishing, listens=False) if "load publishing" in f.text]
+    assert [f.level for f in heard] == [Level.ON]
+    assert [(f.level, f.flag) for f in missed] == [
+        (Level.OFF, "pip install 'thunder-router[events]'")
+    ]

@@ -178,6 +178,8 @@ class WorkerSettings(Section):
     """An open circuit lets one probe through after this long; doubled at each failure, to 60 s."""
     capacity_tokens: Annotated[int, Field(gt=0)] | None = None
     """Overrides what workers say of their KV cache, per DP rank."""
+    listen: bool = True
+    """Hear what workers publish over ZeroMQ, where they do and `thunder-router[events]` is here."""
     dns_urls: tuple[str, ...] = ()
     """URLs whose host name stands for several workers, one per address."""
     discovery_file: Path | None = None

@@ -41,6 +41,7 @@ from thunder_router.workers import kubernetes
 from thunder_router.workers.clock import MonotonicClock
 from thunder_router.workers.discovery import Discovery, rosters_of
 from thunder_router.workers.endpoint import normal_url
+from thunder_router.workers.feeds import followers
 from thunder_router.workers.http import AiohttpClient
 from thunder_router.workers.registry import Registry
 from thunder_router.workers.sessions import Sessions
@@ -123,7 +124,8 @@ def compose(settings: Settings) -> Router:
         weak_hints=settings.identity.weak_hints,
         on_worker_up=lambda pool, worker: keeping.recall(pool, worker, worker_name(worker)),
     )
-    registry = Registry(settings.workers, driver, client, time)
+    follower = followers(time) if settings.workers.listen else None
+    registry = Registry(settings.workers, driver, client, time, follower=follower)
 
     def worker_name(worker: int) -> str:
         try:

@@ -6,6 +6,7 @@ Only what this router makes use of is missed; a flag that would change nothing h
 from dataclasses import dataclass
 from enum import StrEnum
 
+from thunder_router.workers.feeds import EXTRA
 from thunder_router.workers.report import Engine, RankReport, Source, WorkerReport, WritePolicy
 from thunder_router.workers.sglang import version_tuple
 
@@ -37,8 +38,13 @@ class Finding:
     flag: str | None = None
 
 
-def findings(report: WorkerReport) -> tuple[Finding, ...]:
-    """Everything worth saying of a worker: what is on, what is off, what is odd."""
+def findings(report: WorkerReport, *, listens: bool = True) -> tuple[Finding, ...]:
+    """Everything worth saying of a worker: what is on, what is off, what is odd.
+
+    Args:
+        report: The worker.
+        listens: This router has what it takes to hear what workers publish.
+    """
     found: list[Finding] = []
     if report.engine in (Engine.SGLANG, Engine.SGLANG_RUST):
         found += _switches(report)
@@ -47,11 +53,19 @@ def findings(report: WorkerReport) -> tuple[Finding, ...]:
         found += _vllm(report)
     else:
         found.append(_warn("neither SGLang nor vLLM: requests pass through, nothing is scheduled"))
+    if report.capabilities.load_publishing:
+        found.append(_publishes("load publishing: loads come by themselves", listens=listens))
     for rank in report.ranks:
         found += _rank_warnings(
             report, rank, f"rank {rank.rank}: " if len(report.ranks) > 1 else ""
         )
     return tuple(dict.fromkeys(found))
+
+
+def _publishes(text: str, *, listens: bool) -> Finding:
+    if listens:
+        return Finding(Level.ON, text)
+    return Finding(Level.OFF, f"{text} (here)", f"pip install '{EXTRA}'")
 
 
 def _warn(text: str) -> Finding:

@@ -18,6 +18,7 @@ from thunder_router.workers.advice import Finding, Level, findings
 from thunder_router.workers.clock import Clock, MonotonicClock
 from thunder_router.workers.compose import compose
 from thunder_router.workers.endpoint import normal_url
+from thunder_router.workers.feeds import installed
 from thunder_router.workers.http import AiohttpClient, HttpClient
 from thunder_router.workers.probe import Door, probe
 from thunder_router.workers.report import Reading, WorkerReport
@@ -75,7 +76,8 @@ async def _screen(
     ready = report.ready is None or report.ready.value
     state = Text("ready", style="green") if ready else Text("not ready", style="yellow")
     head = Text.assemble(f"{report.engine} {report.version or '(version unknown)'}, ", state)
-    body = Group(head, _facts(report), _ranks(report), *_findings(findings(report)))
+    advice = findings(report, listens=settings.listen and installed())
+    body = Group(head, _facts(report), _ranks(report), *_findings(advice))
     return Panel(body, title=url, title_align="left"), ready
 
 

@@ -24,9 +24,13 @@ def same_engine(before: Seen, after: Seen) -> bool | None:
 
 
 def _counters(before: Seen, after: Seen) -> list[tuple[int, int]]:
-    """Counters that only grow while an engine runs, old and new."""
+    """Counters that only grow while an engine runs, old and new.
+
+    What was published may come a little later than what was asked for, so each is compared with its
+    own kind only.
+    """
     pairs: list[tuple[int | None, int | None]] = []
-    if before.loads and after.loads:
+    if before.loads and after.loads and before.loads.source is after.loads.source:
         old = {line.rank: line.prefilled_tokens for line in before.loads.value}
         pairs += [(old.get(line.rank), line.prefilled_tokens) for line in after.loads.value]
     if before.gauges and after.gauges:

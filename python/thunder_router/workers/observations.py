@@ -16,7 +16,16 @@ from thunder_router.workers.report import (
     WritePolicy,
 )
 
-__all__ = ["Facts", "Gauges", "HostTier", "ModelFacts", "RankGauges", "RankLoad"]
+__all__ = [
+    "Facts",
+    "Feed",
+    "Gauges",
+    "HostTier",
+    "ModelFacts",
+    "Place",
+    "RankGauges",
+    "RankLoad",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +37,32 @@ class HostTier:
     """Gigabytes (1e9) per rank; above 0 it overrides the ratio."""
     policy: WritePolicy | None = None
     storage_backend: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something is published; without a host, at the worker's own."""
+
+    host: str | None
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What one rank publishes, and where.
+
+    Attributes:
+        loads: Its load, on change and every second.
+        blocks: What becomes of its blocks of KV.
+        replay: Where what was missed of that may be asked for.
+    """
+
+    rank: int
+    loads: Place | None = None
+    loads_topic: bytes = b""
+    blocks: Place | None = None
+    blocks_topic: bytes = b""
+    replay: Place | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +91,7 @@ class Facts:
     incarnation: str | None = None
     disaggregation: str | None = None
     """`prefill` or `decode` where the worker is one half of a pair."""
+    feeds: tuple[Feed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

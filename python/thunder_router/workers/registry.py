@@ -8,7 +8,7 @@ answers the relay, which asks where to send a request and says how it went.
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from pydantic import SecretStr
@@ -17,6 +17,7 @@ from thunder_router.config import WorkerEntry, WorkerSettings
 from thunder_router.errors import NoWorkerError, UnknownWorkerError
 from thunder_router.workers.clock import Clock
 from thunder_router.workers.endpoint import Endpoint, normal_url
+from thunder_router.workers.feeds import Follower
 from thunder_router.workers.http import HttpClient
 from thunder_router.workers.life import State
 from thunder_router.workers.offer import SchedulerEvents
@@ -41,13 +42,18 @@ class Registry:
         client: HttpClient,
         clock: Clock,
         tls: ssl.SSLContext | None = None,
+        follower: Callable[[int], Follower] | None = None,
     ) -> None:
-        """Knows nobody yet: entering it adds the workers of `settings`."""
+        """Knows nobody yet: entering it adds the workers of `settings`.
+
+        `follower` makes what listens to the worker of that number; `None`: they are only asked.
+        """
         self.settings = settings
         self.client = client
         self.clock = clock
         self.events = events
         self._tls = tls
+        self._follower = follower
         self._numbers: dict[str, int] = {}
         self._watches: dict[int, Watch] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,7 +120,8 @@ class Registry:
             return present
         number = self._numbers.setdefault(url, len(self._numbers))
         door, tls = self._door(url, entry), self._context(url)
-        watch = Watch(number, entry, door, self.settings, self.events, tls, self.__len__)
+        follower = self._follower(number) if self._follower else None
+        watch = Watch(number, entry, door, self.settings, self.events, tls, self.__len__, follower)
         self._watches[number] = watch
         task = asyncio.create_task(self._watch(watch), name=f"worker-{number}")
         self._tasks.add(task)

@@ -43,6 +43,7 @@ class Source(StrEnum):
     SERVER_INFO = "/server_info"
     LOADS = "/v1/loads"
     GET_LOAD = "/get_load"
+    PUBLISHED = "published"
     METRICS = "/metrics"
     MODELS = "/v1/models"
     MODEL_INFO = "/model_info"

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from thunder_router.workers.exposition import Sample, samples
+from thunder_router.workers.feeds import sglang_feeds
 from thunder_router.workers.lenient import count, flag, items, mapping, number, parse_json, text
 from thunder_router.workers.observations import (
     Facts,
@@ -78,6 +79,7 @@ def facts(body: bytes) -> Facts | None:
         weight_version=text(args.get("weight_version")),
         incarnation=_incarnation(args.get("startup_time")),
         disaggregation=None if disaggregation == "null" else disaggregation,
+        feeds=sglang_feeds(args, ranks or 1),
     )
 
 

