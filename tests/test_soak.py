@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import contextlib
 import os
 import random
 from collections import Counter
@@ -21,14 +22,15 @@ AT_ONCE = 24
 async def answer_somehow(asked: Asked, rng: random.Random) -> None:
     """Mostly well, sometimes in one of the ways in which workers fail, sometimes never."""
     chance = rng.random()
-    if chance < 0.06:
-        await rng.choice(EXITS)(asked)
-    elif chance < 0.08:
-        await asyncio.sleep(0.2)
-        await asked.reset()
-    else:
-        await asyncio.sleep(rng.random() * 0.01)
-        await asked.answer(completion=rng.randrange(1, 40))
+    with contextlib.suppress(OSError):  # the router may have closed the connection meanwhile
+        if chance < 0.06:
+            await rng.choice(EXITS)(asked)
+        elif chance < 0.08:
+            await asyncio.sleep(0.2)
+            await asked.reset()
+        else:
+            await asyncio.sleep(rng.random() * 0.01)
+            await asked.answer(completion=rng.randrange(1, 40))
 
 
 async def work(worker: SmallWorker, rng: random.Random) -> None:
