@@ -1,19 +1,17 @@
 """Loads that a worker publishes, over a real ZeroMQ publisher that replays recorded messages."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
-import zmq
-import zmq.asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fake_worker import CAPTURES, Ear, FakeWorker, Network, TurnedClock
+from publisher import Publisher, message, publisher, until
 from thunder_router.config import WorkerSettings
 from thunder_router.workers.feeds import address, sglang_feeds, vllm_feeds
 from thunder_router.workers.frames import load_of, sequence_of
@@ -25,7 +23,7 @@ from thunder_router.workers.report import RankReport, Source
 FULL = CAPTURES / "sglang-0.5.23-full"
 SERVER_INFO = json.loads((FULL / "server_info.body").read_bytes())
 RECORDED = [
-    [m["topic"].encode(), m["seq"].to_bytes(8, "big"), msgspec.msgpack.encode(m["payload"])]
+    message(m["topic"].encode(), m["seq"], m["payload"])
     for m in json.loads((FULL / "load_pub.json").read_bytes())
 ]
 URL = "http://127.0.0.1:30000"
@@ -33,40 +31,12 @@ URL = "http://127.0.0.1:30000"
 
 def stat(*, running: int = 0, used: int = 0, prefilled: int = 13, rank: int = 0) -> list[bytes]:
     said = ["LoadStat", running, 0, used, 4096, rank, 0, used, 4, prefilled, 12086]
-    return [b"load", (7).to_bytes(8, "big"), msgspec.msgpack.encode(said)]
-
-
-class Publisher:
-    """One rank's publisher. `subscribed` awaits its listener, so nothing it says is lost."""
-
-    def __init__(self, socket: zmq.asyncio.Socket) -> None:
-        self._socket = socket
-        self.port = socket.bind_to_random_port("tcp://127.0.0.1")
-
-    async def subscribed(self) -> bytes:
-        word: bytes = await self._socket.recv()
-        return word
-
-    async def say(self, frames: list[bytes]) -> None:
-        await self._socket.send_multipart(frames)
-
-
-@contextmanager
-def publisher() -> Iterator[Publisher]:
-    with zmq.asyncio.Context.instance().socket(zmq.XPUB) as socket:
-        socket.setsockopt(zmq.LINGER, 0)
-        yield Publisher(socket)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """A listener tells nobody what it heard, so its reader looks again and again."""
-    while not true():  # noqa: ASYNC110
-        await asyncio.sleep(0.002)
+    return message(b"load", 7, said)
 
 
 @asynccontextmanager
 async def listener(clock: TurnedClock, *feeds: Feed) -> AsyncIterator[Listener]:
-    ears = Listener(0, clock)
+    ears = Listener(0, clock, 0, lambda: None)
     ears.follow(feeds, "127.0.0.1")
     try:
         yield ears
@@ -162,69 +132,71 @@ def test_ports_that_are_none_are_not_listened_to(events: object) -> None:
 
 async def test_a_published_load_is_known_until_three_seconds_of_silence() -> None:
     clock = TurnedClock()
-    with publisher() as said:
-        async with listener(clock, feed(said)) as ears:
-            assert await said.subscribed() == b"\x01load"
-            assert ears.loads() is None
-            for frames in RECORDED:
-                await said.say(frames)
-            last = load_of(RECORDED[-1], 0)
-            await until(lambda: (found := ears.loads()) is not None and found.value == (last,))
-            found = ears.loads()
-            assert found is not None
-            assert found.source is Source.PUBLISHED
-            assert found.at_s == clock.now_s()
-            await clock.advance(2.9)
-            assert ears.loads() is not None
-            await clock.advance(0.1)
-            assert ears.loads() is None
+    async with publisher() as said, listener(clock, feed(said)) as ears:
+        assert await said.subscribed() == b"\x01load"
+        assert ears.loads() is None
+        for frames in RECORDED:
+            await said.say(frames)
+        last = load_of(RECORDED[-1], 0)
+        await until(lambda: (found := ears.loads()) is not None and found.value == (last,))
+        found = ears.loads()
+        assert found is not None
+        assert found.source is Source.PUBLISHED
+        assert found.at_s == clock.now_s()
+        await clock.advance(2.9)
+        assert ears.loads() is not None
+        await clock.advance(0.1)
+        assert ears.loads() is None
 
 
 async def test_one_silent_rank_is_reason_enough_to_ask_for_all() -> None:
     clock = TurnedClock()
-    with publisher() as one, publisher() as other:
-        async with listener(clock, feed(one), feed(other, 1)) as ears:
-            await one.subscribed()
-            await other.subscribed()
-            await one.say(stat(used=5))
-            await clock.advance(2.0)
-            await other.say(stat(used=7, rank=1))
-            await until(lambda: ears.loads() is not None)
-            found = ears.loads()
-            assert found is not None
-            assert [load.in_flight_tokens for load in found.value] == [5, 7]
-            assert found.at_s == clock.now_s() - 2.0
-            await clock.advance(1.0)
-            assert ears.loads() is None
+    async with (
+        publisher() as one,
+        publisher() as other,
+        listener(clock, feed(one), feed(other, 1)) as ears,
+    ):
+        await one.subscribed()
+        await other.subscribed()
+        await one.say(stat(used=5))
+        await other.say(stat(used=6, rank=1))
+        await until(lambda: ears.loads() is not None)
+        await clock.advance(2.0)
+        await other.say(stat(used=7, rank=1))
+        await until(lambda: (r := ears.loads()) is not None and r.value[1].in_flight_tokens == 7)
+        found = ears.loads()
+        assert found is not None
+        assert found.value[0].in_flight_tokens == 5
+        assert found.at_s == clock.now_s() - 2.0
+        await clock.advance(1.0)
+        assert ears.loads() is None
 
 
 async def test_garbage_between_loads_is_passed_over() -> None:
     clock = TurnedClock()
-    with publisher() as said:
-        async with listener(clock, feed(said)) as ears:
-            await said.subscribed()
-            await said.say([b"load"])
-            await said.say([b"load", b"", b"\xc1"])
-            await said.say(stat(running=3))
-            await until(lambda: ears.loads() is not None)
-            found = ears.loads()
-            assert found is not None
-            assert found.value[0].running == 3
+    async with publisher() as said, listener(clock, feed(said)) as ears:
+        await said.subscribed()
+        await said.say([b"load"])
+        await said.say([b"load", b"", b"\xc1"])
+        await said.say(stat(running=3))
+        await until(lambda: ears.loads() is not None)
+        found = ears.loads()
+        assert found is not None
+        assert found.value[0].running == 3
 
 
 async def test_what_was_heard_of_the_last_run_is_forgotten_when_the_worker_is_looked_at_anew() -> (
     None
 ):
     clock = TurnedClock()
-    with publisher() as said:
-        async with listener(clock, feed(said)) as ears:
-            await said.subscribed()
-            await said.say(stat())
-            await until(lambda: ears.loads() is not None)
-            ears.follow((feed(said),), "127.0.0.1")
-            assert ears.loads() is None
-            await said.say(stat(used=9))
-            await until(lambda: ears.loads() is not None)
+    async with publisher() as said, listener(clock, feed(said)) as ears:
+        await said.subscribed()
+        await said.say(stat())
+        await until(lambda: ears.loads() is not None)
+        ears.follow((feed(said),), "127.0.0.1")
+        assert ears.loads() is None
+        await said.say(stat(used=9))
+        await until(lambda: ears.loads() is not None)
 
 
 class Publishing:
@@ -259,69 +231,64 @@ async def publishing(said: Publisher) -> AsyncIterator[tuple[Publishing, Listene
     fake = FakeWorker(clock)
     fake.statuses["/server_info"] = (200, json.dumps(info | {"kv_events": events}).encode())
     network.place(URL, fake)
-    ears = Listener(0, clock)
+    ears = Listener(0, clock, 0, lambda: None)
     settings = WorkerSettings(urls=(URL,))
-    async with Registry(settings, ear, network, clock, follower=lambda _: ears) as registry:
+    async with Registry(settings, ear, network, clock, follower=lambda *_: ears) as registry:
         await clock.advance()
         await said.subscribed()
         yield Publishing(registry, clock, fake, ear), ears
 
 
 async def test_a_worker_that_publishes_is_asked_for_loads_only_when_it_falls_silent() -> None:
-    with publisher() as said:
-        async with publishing(said) as (worker, ears):
-            assert await worker.loads_asked(1.0) == 4
-            await said.say(stat(running=2, used=640))
-            await until(lambda: ears.loads() is not None)
-            assert await worker.loads_asked(2.75) == 0
-            running, used = worker.rank().running, worker.rank().in_flight_tokens
-            assert running is not None
-            assert used is not None
-            assert (running.value, running.source) == (2, Source.PUBLISHED)
-            assert used.value == 640
-            assert await worker.loads_asked(1.0) == 4
-            running = worker.rank().running
-            assert running is not None
-            assert (running.value, running.source) == (0, Source.LOADS)
+    async with publisher() as said, publishing(said) as (worker, ears):
+        assert await worker.loads_asked(1.0) == 4
+        await said.say(stat(running=2, used=640))
+        await until(lambda: ears.loads() is not None)
+        assert await worker.loads_asked(2.75) == 0
+        running, used = worker.rank().running, worker.rank().in_flight_tokens
+        assert running is not None
+        assert used is not None
+        assert (running.value, running.source) == (2, Source.PUBLISHED)
+        assert used.value == 640
+        assert await worker.loads_asked(1.0) == 4
+        running = worker.rank().running
+        assert running is not None
+        assert (running.value, running.source) == (0, Source.LOADS)
 
 
 async def test_while_it_is_not_ready_its_snapshots_are_asked_for_all_the_same() -> None:
-    with publisher() as said:
-        async with publishing(said) as (worker, ears):
-            worker.fake.paused = True
-            await worker.clock.advance(1.0)
-            await said.say(stat())
-            await until(lambda: ears.loads() is not None)
-            assert await worker.loads_asked(1.0) == 4
+    async with publisher() as said, publishing(said) as (worker, ears):
+        worker.fake.paused = True
+        await worker.clock.advance(1.0)
+        await said.say(stat())
+        await until(lambda: ears.loads() is not None)
+        assert await worker.loads_asked(1.0) == 4
 
 
 async def test_a_published_counter_that_lags_behind_the_asked_one_is_no_restart() -> None:
-    with publisher() as said:
-        async with publishing(said) as (worker, ears):
-            worker.fake.prefilled = 9000
-            await worker.clock.advance(1.0)
-            worker.ear.take()
-            await said.say(stat(prefilled=8000))
-            await until(lambda: ears.loads() is not None)
-            await worker.clock.advance(1.0)
-            assert worker.ear.take() == []
+    async with publisher() as said, publishing(said) as (worker, ears):
+        worker.fake.prefilled = 9000
+        await worker.clock.advance(1.0)
+        worker.ear.take()
+        await said.say(stat(prefilled=8000))
+        await until(lambda: ears.loads() is not None)
+        await worker.clock.advance(1.0)
+        assert worker.ear.take() == []
 
 
 async def test_a_published_counter_that_goes_back_is_a_restart() -> None:
-    with publisher() as said:
-        async with publishing(said) as (worker, ears):
-            await said.say(stat(prefilled=8000))
-            await until(lambda: ears.loads() is not None)
-            await worker.clock.advance(0.5)
-            worker.ear.take()
-            await said.say(stat(running=1, prefilled=20))
-            await until(lambda: (r := ears.loads()) is not None and r.value[0].running == 1)
-            await worker.clock.advance(0.5)
-            assert ("flushed", 0) in worker.ear.take()
+    async with publisher() as said, publishing(said) as (worker, ears):
+        await said.say(stat(prefilled=8000))
+        await until(lambda: ears.loads() is not None)
+        await worker.clock.advance(0.5)
+        worker.ear.take()
+        await said.say(stat(running=1, prefilled=20))
+        await until(lambda: (r := ears.loads()) is not None and r.value[0].running == 1)
+        await worker.clock.advance(0.5)
+        assert ("flushed", 0) in worker.ear.take()
 
 
 async def test_a_worker_that_is_removed_is_listened_to_no_more() -> None:
-    with publisher() as said:
-        async with publishing(said) as (worker, _):
-            worker.registry.remove(0, drain=False)
-            assert await said.subscribed() == b"\x00load"
+    async with publisher() as said, publishing(said) as (worker, _):
+        worker.registry.remove(0, drain=False)
+        assert await said.subscribed() == b"\x00load"

@@ -180,6 +180,8 @@ class WorkerSettings(Section):
     """Overrides what workers say of their KV cache, per DP rank."""
     listen: bool = True
     """Hear what workers publish over ZeroMQ, where they do and `thunder-router[events]` is here."""
+    residency_blocks: Annotated[int, Field(ge=0)] = 262_144
+    """KV blocks remembered per rank of a worker that publishes KV events. 0: none."""
     dns_urls: tuple[str, ...] = ()
     """URLs whose host name stands for several workers, one per address."""
     discovery_file: Path | None = None

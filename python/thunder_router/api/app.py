@@ -124,7 +124,8 @@ def compose(settings: Settings) -> Router:
         weak_hints=settings.identity.weak_hints,
         on_worker_up=lambda pool, worker: keeping.recall(pool, worker, worker_name(worker)),
     )
-    follower = followers(time) if settings.workers.listen else None
+    hears = settings.workers.listen
+    follower = followers(time, settings.workers.residency_blocks) if hears else None
     registry = Registry(settings.workers, driver, client, time, follower=follower)
 
     def worker_name(worker: int) -> str:

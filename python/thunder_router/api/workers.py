@@ -66,6 +66,7 @@ def _view(watch: Watch, now_s: float) -> dict[str, Any]:
         "circuit": watch.breaker.circuit.value,
         "problem": watch.problem,
         "report": shown(report, now_s),
+        "residency": shown(watch.residency(), now_s),
     }
 
 

@@ -55,6 +55,8 @@ def findings(report: WorkerReport, *, listens: bool = True) -> tuple[Finding, ..
         found.append(_warn("neither SGLang nor vLLM: requests pass through, nothing is scheduled"))
     if report.capabilities.load_publishing:
         found.append(_publishes("load publishing: loads come by themselves", listens=listens))
+    if report.capabilities.kv_events:
+        found.append(_publishes("KV events: whose KV lies where is known", listens=listens))
     for rank in report.ranks:
         found += _rank_warnings(
             report, rank, f"rank {rank.rank}: " if len(report.ranks) > 1 else ""

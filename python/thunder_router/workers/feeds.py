@@ -18,7 +18,16 @@ from thunder_router.workers.lenient import count, flag, mapping, parse_json, tex
 from thunder_router.workers.observations import Feed, Place, RankLoad
 from thunder_router.workers.report import Reading
 
-__all__ = ["EXTRA", "Follower", "address", "followers", "installed", "sglang_feeds", "vllm_feeds"]
+__all__ = [
+    "EXTRA",
+    "Follower",
+    "FollowerMaker",
+    "address",
+    "followers",
+    "installed",
+    "sglang_feeds",
+    "vllm_feeds",
+]
 
 EXTRA = "thunder-router[events]"
 """What to install for listening."""
@@ -39,6 +48,14 @@ class Follower(Protocol):
         """The ranks' last loads, if each of them was heard of lately."""
         ...
 
+    def restart(self) -> None:
+        """It is another run of the worker: forgets what was heard."""
+        ...
+
+    def residency(self) -> tuple[object, ...]:
+        """What its ranks hold in KV, as far as they publish it; for reports."""
+        ...
+
     async def aclose(self) -> None:
         """Listens no more."""
         ...
@@ -49,13 +66,17 @@ def installed() -> bool:
     return find_spec("zmq") is not None and find_spec("msgspec") is not None
 
 
-def followers(clock: Clock) -> Callable[[int], Follower] | None:
-    """What makes a listener for the worker of a number; `None` where the libraries are missing."""
+FollowerMaker = Callable[[int, Callable[[], None]], Follower]
+"""Of a worker's number, and of what to call when its cache says that it is empty."""
+
+
+def followers(clock: Clock, most_blocks: int) -> FollowerMaker | None:
+    """What makes listeners, of `most_blocks` each; `None` where the libraries are missing."""
     if not installed():
         return None
     from thunder_router.workers.listen import Listener
 
-    return lambda worker: Listener(worker, clock)
+    return lambda worker, cleared: Listener(worker, clock, most_blocks, cleared)
 
 
 def address(place: Place, host: str) -> str:

@@ -7,14 +7,16 @@ and none makes this raise.
 Source: SGLANG.md §1.3 and §4, recorded from SGLang 0.5.8 to 0.5.23 and vLLM 0.32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 
-from thunder_router.workers.lenient import count
+from thunder_router.workers.lenient import count, mapping, text
 from thunder_router.workers.observations import RankLoad
 
-__all__ = ["load_of", "sequence_of"]
+__all__ = ["Batch", "Cleared", "Removed", "Stored", "Tier", "batch_of", "load_of", "sequence_of"]
 
 _LOAD_FIELDS = 11
 
@@ -55,3 +57,93 @@ def load_of(frames: Sequence[bytes], rank: int) -> RankLoad | None:
         prefilled_tokens=count(said[9]),
         prefill_us=count(said[10]),
     )
+
+
+class Tier(StrEnum):
+    """Where a block lies, as events call it."""
+
+    DEVICE = "GPU"
+    HOST = "CPU_PINNED"
+    DISK = "DISK"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Blocks now lie in a tier; `block_size` tokens each."""
+
+    hashes: tuple[Hashable, ...]
+    tier: Tier
+    block_size: int
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """Blocks lie in a tier no more."""
+
+    hashes: tuple[Hashable, ...]
+    tier: Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """The whole cache is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The events of one message.
+
+    Attributes:
+        whole: Each of them was understood.
+    """
+
+    events: tuple[Stored | Removed | Cleared, ...]
+    whole: bool = True
+
+
+_POSITIONS = {
+    "BlockStored": ("block_hashes", "parent", "token_ids", "block_size", "lora_id", "medium"),
+    "BlockRemoved": ("block_hashes", "medium"),
+    "AllBlocksCleared": (),
+}
+"""Fields in order, as SGLang wrote them up to 0.5.18; since then each has its name."""
+
+
+def batch_of(payload: bytes) -> Batch | None:
+    """The third frame of a message about blocks: when, its events, and the rank."""
+    said = _unpack(payload)
+    if not isinstance(said, list) or len(said) < 2 or not isinstance(said[1], list):
+        return None
+    found = [_event(event) for event in said[1]]
+    events = tuple(event for event in found if not isinstance(event, str))
+    return Batch(events, whole="garbage" not in found)
+
+
+def _event(said: object) -> Stored | Removed | Cleared | str:
+    """An event; `beside` for one that counts nothing here, `garbage` for what is none."""
+    if isinstance(said, list) and said and isinstance(said[0], str):
+        kind: object = said[0]
+        fields = dict(zip(_POSITIONS.get(said[0], ()), said[1:], strict=False))
+    else:
+        fields = dict(mapping(said))
+        kind = fields.get("type")
+    if kind == "AllBlocksCleared":
+        return Cleared()
+    if fields.get("group_idx") not in (None, 0):
+        return "beside"  # further groups of a hybrid model hold the same tokens in other layers
+    hashes = fields.get("block_hashes")
+    if kind not in _POSITIONS or not isinstance(hashes, list):
+        return "garbage"
+    if not all(isinstance(name, (int, str, bytes)) for name in hashes):
+        return "garbage"
+    medium = fields.get("medium") or Tier.DEVICE
+    tier = next((known for known in Tier if known == medium), None)
+    if tier is None:
+        return "beside" if isinstance(medium, str) else "garbage"
+    if kind == "BlockRemoved":
+        return Removed(tuple(hashes), tier)
+    size = count(fields.get("block_size"))
+    if not size:
+        return "garbage"
+    return Stored(tuple(hashes), tier, size, text(fields.get("session_id")))

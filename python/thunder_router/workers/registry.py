@@ -8,7 +8,7 @@ answers the relay, which asks where to send a request and says how it went.
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import SecretStr
@@ -17,7 +17,7 @@ from thunder_router.config import WorkerEntry, WorkerSettings
 from thunder_router.errors import NoWorkerError, UnknownWorkerError
 from thunder_router.workers.clock import Clock
 from thunder_router.workers.endpoint import Endpoint, normal_url
-from thunder_router.workers.feeds import Follower
+from thunder_router.workers.feeds import FollowerMaker
 from thunder_router.workers.http import HttpClient
 from thunder_router.workers.life import State
 from thunder_router.workers.offer import SchedulerEvents
@@ -42,7 +42,7 @@ class Registry:
         client: HttpClient,
         clock: Clock,
         tls: ssl.SSLContext | None = None,
-        follower: Callable[[int], Follower] | None = None,
+        follower: FollowerMaker | None = None,
     ) -> None:
         """Knows nobody yet: entering it adds the workers of `settings`.
 
@@ -120,8 +120,9 @@ class Registry:
             return present
         number = self._numbers.setdefault(url, len(self._numbers))
         door, tls = self._door(url, entry), self._context(url)
-        follower = self._follower(number) if self._follower else None
-        watch = Watch(number, entry, door, self.settings, self.events, tls, self.__len__, follower)
+        watch = Watch(
+            number, entry, door, self.settings, self.events, tls, self.__len__, self._follower
+        )
         self._watches[number] = watch
         task = asyncio.create_task(self._watch(watch), name=f"worker-{number}")
         self._tasks.add(task)

@@ -19,7 +19,7 @@ from thunder_router.workers.breaker import Breaker, Circuit, Outcome
 from thunder_router.workers.compose import Seen, compose
 from thunder_router.workers.endpoint import endpoint_of
 from thunder_router.workers.evidence import idle_at, newest_snapshot, same_engine, work_done
-from thunder_router.workers.feeds import Follower
+from thunder_router.workers.feeds import FollowerMaker
 from thunder_router.workers.health import Limits, Vitals
 from thunder_router.workers.life import Effect, Sign, State, next_state
 from thunder_router.workers.observations import Facts
@@ -38,6 +38,9 @@ more than fifty a second of each kind may go out."""
 DRAINED_AFTER_S = 1.0
 """A draining worker must show no request for this long: one may be on its way."""
 
+EMPTIED_ONCE_S = 1.0
+"""Ranks that say so within this were emptied by the same flush."""
+
 
 class Watch:
     """One worker's life. Everything runs in one event loop; nothing here blocks it."""
@@ -51,11 +54,11 @@ class Watch:
         events: SchedulerEvents,
         tls: ssl.SSLContext | None,
         crowd: Callable[[], int],
-        follower: Follower | None = None,
+        follower: FollowerMaker | None = None,
     ) -> None:
         """Knows nothing of it yet; `crowd` says how many workers are watched in all.
 
-        `follower` listens to what the worker publishes; without one, it is only asked.
+        `follower` makes what listens to what the worker publishes; without one, it is only asked.
         """
         self.id = worker
         self.entry = entry
@@ -73,7 +76,8 @@ class Watch:
         self._clock = clock
         self._tls = tls
         self._crowd = crowd
-        self._follower = follower
+        self._follower = follower(worker, self._emptied) if follower else None
+        self._emptied_at_s = 0.0
         limits = Limits(settings.down_after_s, settings.hung_after_s, settings.unready_limit_s)
         self._vitals = Vitals(limits, clock.now_s())
         self._found: Found | None = None
@@ -164,6 +168,21 @@ class Watch:
         if self._announced:
             self._events.kv_flushed(self.id)
 
+    def residency(self) -> tuple[object, ...]:
+        """Whose KV its ranks hold, as far as they publish that."""
+        return self._follower.residency() if self._follower else ()
+
+    def _restarted(self) -> None:
+        self.flushed()
+        if self._follower is not None:
+            self._follower.restart()
+
+    def _emptied(self) -> None:
+        """A rank says that its cache is empty; the ranks of one flush say so one after another."""
+        last_s, self._emptied_at_s = self._emptied_at_s, self._clock.now_s()
+        if self._emptied_at_s - last_s >= EMPTIED_ONCE_S:
+            self.flushed()
+
     # The loops.
 
     async def _repeat(self, interval_s: float, ask: Callable[[], Awaitable[None]]) -> None:
@@ -221,7 +240,7 @@ class Watch:
         if known_before and (same is False or (same is None and was_absent)):
             log.info("worker=%d event=restarted", self.id)
             self.step()
-            self.flushed()
+            self._restarted()
 
     async def _ask_loads(self) -> None:
         if self._found is None:
@@ -297,7 +316,7 @@ class Watch:
             # Its facts are of the last run: without them, the probe will not flush again.
             seen = replace(seen, facts=seen.facts and replace(seen.facts, value=_nameless(seen)))
             self.look_again()
-            self.flushed()
+            self._restarted()
         self._seen = seen
         self._compose()
 
