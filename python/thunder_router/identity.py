@@ -165,6 +165,9 @@ def name(
     if program is None and weak_hints:
         form, program, source = _weak(body, said, weak_hints)
 
+    if program is not None and len(body) + len(said) == 1 and form not in _SUB_AGENTS:
+        return Identity(program, final=final, source=source)  # as mostly: nothing else was said
+
     group = _clean_or_none(said.get(_GROUP_HEADER))
     parent = _first(body, _PARENT_RANK)[1] or _first(said, _PARENT_RANK)[1]
     if program is not None and form in _SUB_AGENTS:
