@@ -47,11 +47,19 @@ class RankResidency:
     sessions: tuple[SessionTokens, ...]
 
 
+_BITS = {tier: 1 << place for place, tier in enumerate(Tier)}
+
+
 @dataclass(slots=True)
 class _Block:
     session: str | None
     tokens: int
-    tiers: set[Tier]
+    tiers: int = 0
+    """Bits of `_BITS`: a set would be most of the memory."""
+
+    def held_in(self) -> list[Tier]:
+        """The tiers that hold it."""
+        return [tier for tier, bit in _BITS.items() if self.tiers & bit]
 
 
 class Residency:
@@ -92,15 +100,15 @@ class Residency:
         for name in event.hashes:
             block = self._blocks.get(name)
             if block is None:
-                block = self._blocks[name] = _Block(event.session, event.block_size, set())
+                block = self._blocks[name] = _Block(event.session, event.block_size)
             elif block.session is None and event.session is not None:
-                for tier in block.tiers:
+                for tier in block.held_in():
                     self._count(block, tier, -1)
                 block.session = event.session
-                for tier in block.tiers:
+                for tier in block.held_in():
                     self._count(block, tier, 1)
-            if event.tier not in block.tiers:
-                block.tiers.add(event.tier)
+            if not block.tiers & _BITS[event.tier]:
+                block.tiers |= _BITS[event.tier]
                 self._count(block, event.tier, 1)
         while len(self._blocks) > self._most:
             self._forget(next(iter(self._blocks)))
@@ -109,15 +117,15 @@ class Residency:
     def _remove(self, hashes: Iterable[Hashable], tier: Tier) -> None:
         for name in hashes:
             block = self._blocks.get(name)
-            if block is not None and tier in block.tiers:
-                block.tiers.remove(tier)
+            if block is not None and block.tiers & _BITS[tier]:
+                block.tiers &= ~_BITS[tier]
                 self._count(block, tier, -1)
                 if not block.tiers:
                     del self._blocks[name]
 
     def _forget(self, name: Hashable) -> None:
         block = self._blocks.pop(name)
-        for tier in block.tiers:
+        for tier in block.held_in():
             self._count(block, tier, -1)
 
     def _count(self, block: _Block, tier: Tier, sign: int) -> None:
