@@ -9,6 +9,9 @@ use crate::tools::ToolKind;
 /// Weight of the latest step in a seat's mean growth.
 const GROWTH_WEIGHT: f64 = 0.05;
 
+/// Weight of the latest restore in the share that survives pauses.
+const SURVIVAL_WEIGHT: f64 = 0.05;
+
 /// Caches keep whole pages, so this much of a kept context may be missing without a miss.
 const PAGE: Tokens = 64;
 
@@ -73,6 +76,12 @@ impl Book {
             worker.recomputed.add(wasted, now);
         }
         let alone = program.flying.len() == 1;
+        let returned = program.steps > 0
+            && program.steps_here == 0
+            && program.trace.is_some_and(|trace| trace.seat == seat);
+        if let (true, true, Some(cached)) = (returned, alone, answer.cached) {
+            worker.learn_survival(cached, program.context.min(answer.prompt));
+        }
         let first = program.steps == 0 && program.context == 0;
         if let (true, true, Some(prefix), Some(cached)) =
             (first, alone, answer.prefix, answer.cached)
@@ -103,6 +112,17 @@ impl Book {
 }
 
 impl crate::worker::Worker {
+    /// A program that was paused here came back, and this much of what it had was found.
+    fn learn_survival(&mut self, found: Tokens, had: Tokens) {
+        let whole = found + PAGE >= had;
+        let share = if whole {
+            1.0
+        } else {
+            crate::decay::as_float(found) / crate::decay::as_float(had)
+        };
+        self.survival += SURVIVAL_WEIGHT * (share - self.survival);
+    }
+
     fn learn_growth(&mut self, gained: Tokens) {
         let gained = crate::decay::as_float(gained);
         self.growth = match self.growth {

@@ -42,6 +42,8 @@ pub(crate) struct Worker {
     pub(crate) claim: Option<ProgramKey>,
     /// Mean tokens that a step adds to a program's context; None before the first step.
     pub(crate) growth: Option<f64>,
+    /// Share of a paused program's context that was still here when it came back, lately.
+    pub(crate) survival: f64,
     /// What misses add to its margin, as a fraction of capacity.
     pub(crate) extra_margin: f64,
     pub(crate) extra_margin_since: Millis,
@@ -77,6 +79,7 @@ impl Worker {
             returning: Waiting::default(),
             claim: None,
             growth: None,
+            survival: 1.0,
             extra_margin: 0.0,
             extra_margin_since: 0,
             recomputed: Fading::new(RATE_HALF_LIFE),

@@ -167,6 +167,39 @@ fn a_host_tier_makes_displacing_cheap() {
 }
 
 #[test]
+fn a_host_tier_that_lost_what_was_paused_makes_displacing_dear() {
+    // 8 ms where all of it survives, 432 ms where nothing does; the tool takes 300 ms, and a program
+    // is displaced where its restore takes less than half of that.
+    for (found, gone) in [(8_000, true), (0, false)] {
+        let mut lab = lab(
+            config(PolicyName::Adaptive),
+            SeatFacts {
+                host_tokens: 20_000,
+                ..facts(10_000)
+            },
+        );
+        turn(&mut lab, "idle", 8_000, "tool");
+        for _ in 0..20 {
+            lab.core.pause("idle", lab.now).expect("known");
+            lab.core.restore("idle", lab.now).expect("known");
+            lab.wait(300);
+            let back = lab.ask("idle", 8_000);
+            lab.tick();
+            let usage = Usage {
+                prompt_tokens: Some(8_000),
+                completion_tokens: Some(0),
+                cached_tokens: Some(found),
+                tool: Some("tool"),
+                ..Usage::default()
+            };
+            lab.answer_with(back, usage);
+        }
+        let late = lab.ask("late", 8_000);
+        assert_eq!(admits(&lab.tick()) == [(late, ZERO)], gone);
+    }
+}
+
+#[test]
 fn a_tool_is_asked_about_again_when_its_age_has_doubled() {
     let mut lab = lab(config(PolicyName::Adaptive), facts(10_000));
     turn(&mut lab, "idle", 8_000, "tool");

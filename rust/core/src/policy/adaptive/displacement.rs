@@ -20,12 +20,16 @@ use crate::worker::Worker;
 /// A call is not looked at again before it is this old.
 const FIRST_LOOK: Millis = 1_000;
 
-/// Milliseconds to bring this much context back: from the host tier where there is one.
+/// Milliseconds to bring this much context back: from the host tier, as far as paused programs were
+/// still found there. A tier smaller than all who are paused keeps few of them, and its price rises
+/// towards recomputing until no more are paused than it keeps.
 pub(super) fn restore_ms(config: &SchedulerConfig, worker: &Worker, context: Tokens) -> f64 {
+    let recompute = worker.recompute_ms(context);
     if config.host_tier && context <= worker.facts.host_tokens {
-        worker.load_back_ms(context)
+        let load_back = worker.load_back_ms(context);
+        load_back + (1.0 - worker.survival) * (recompute - load_back)
     } else {
-        worker.recompute_ms(context)
+        recompute
     }
 }
 
