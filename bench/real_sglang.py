@@ -171,6 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     journals = arguments.output.with_suffix("")
     journals.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="thunder-b-"))
+    where = provenance()
     runs: list[Run] = []
     try:
         with sglang(folder, *SESSIONS, shape="mid") as engine:
@@ -181,23 +182,23 @@ def main(argv: Sequence[str] | None = None) -> int:
                     one = measure(engine, ARMS[name], load, seed, journals)
                     print(one, flush=True)
                     runs.append(one)
-                _write(runs, load, arguments.output, readme=not arguments.no_report)
+                _write(runs, load, where, arguments)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 
-def _write(runs: Sequence[Run], load: Workload, output: Path, *, readme: bool) -> None:
+def _write(runs: Sequence[Run], load: Workload, where: str, arguments: argparse.Namespace) -> None:
     """Puts down what the rounds so far have shown."""
     result = {
-        "provenance": provenance(),
+        "provenance": where,
         "workload": asdict(load),
         "runs": [asdict(one) for one in runs],
     }
-    output.write_text(json.dumps(result, indent=1))
+    arguments.output.write_text(json.dumps(result, indent=1))
     text = report(result)
     print(text)
-    if readme:
+    if not arguments.no_report:
         replace_section(HERE / "README.md", "real-sglang", text)
 
 
