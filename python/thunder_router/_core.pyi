@@ -30,6 +30,7 @@ class SchedulerConfig:
         tick_ms: int,
         queue_limit: int,
         hold_limit_ms: int,
+        no_worker_limit_ms: int,
         paper_tick_ms: int,
         paper_half_life_ms: int,
         paper_lambda_max: float,

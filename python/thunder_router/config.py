@@ -55,6 +55,8 @@ class SchedulingSettings(Section):
     """Held requests above which newcomers are answered 429."""
     hold_limit_s: Seconds = 3600.0
     """A request held longer is answered 429; nothing is ever admitted past capacity instead."""
+    no_worker_limit_s: Seconds = 30.0
+    """While no worker is up: requests wait this long for one, then they are answered 503."""
 
     # policy = "paper": arXiv 2602.13692, equations 7, 10, 11.
     paper_tick_s: Annotated[float, Field(gt=0)] = 5.0

@@ -131,11 +131,12 @@ def test_a_body_that_is_no_object_is_a_bad_request(client: openai.OpenAI) -> Non
     assert error_of(caught.value)["message"]
 
 
-@pytest.mark.xfail(reason="the core holds for the hold limit where every worker is down")
 def test_no_worker_is_a_503_that_names_no_url(tmp_path: Path) -> None:
     with (
         emulated_worker(tmp_path) as worker,
-        served_router(tmp_path, [worker.url], WORKERS__DOWN_AFTER_S="0.2") as router,
+        served_router(
+            tmp_path, [worker.url], WORKERS__DOWN_AFTER_S="0.2", SCHEDULING__NO_WORKER_LIMIT_S="0.2"
+        ) as router,
     ):
         worker.process.stop()
         eventually(lambda: not router.get("/workers")["workers"][0]["is_healthy"], "still up")

@@ -64,6 +64,7 @@ def scheduler_config(settings: SchedulingSettings) -> SchedulerConfig:
         tick_ms=_ms(settings.tick_s),
         queue_limit=settings.queue_limit,
         hold_limit_ms=_ms(settings.hold_limit_s),
+        no_worker_limit_ms=_ms(settings.no_worker_limit_s),
         paper_tick_ms=_ms(settings.paper_tick_s),
         paper_half_life_ms=_ms(settings.paper_half_life_s),
         paper_lambda_max=settings.paper_lambda_max,

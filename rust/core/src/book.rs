@@ -10,7 +10,7 @@ use std::sync::Arc;
 use slab::Slab;
 
 use crate::config::{PolicyName, SchedulerConfig};
-use crate::deadlines::Deadlines;
+use crate::deadlines::{Alarm, Deadlines};
 use crate::decision::Decision;
 use crate::error::Error;
 use crate::ids::{Millis, RequestId, Seat, Tokens, WorkerId};
@@ -76,6 +76,8 @@ pub(crate) struct Book {
     pub(crate) counts: Counts,
     /// Whether some seat takes new work.
     pub(crate) any_ready: bool,
+    /// While no worker is up: when waiting for one ends.
+    pub(crate) deserted_at: Option<Millis>,
     /// The largest program that some seat could hold alone: None without any seat, `Tokens::MAX`
     /// where some capacity is unknown.
     pub(crate) largest: Option<Tokens>,
@@ -110,6 +112,7 @@ impl Book {
             next_act: 0,
             counts: Counts::default(),
             any_ready: false,
+            deserted_at: None,
             largest: None,
             held: 0,
             mean_wait: 0.0,
@@ -199,6 +202,25 @@ impl Book {
             .max();
         self.any_ready = up.clone().any(|worker| worker.state == WorkerState::Ready);
         self.counts.workers = up.count();
+        if self.counts.workers == 0 {
+            self.desert();
+        } else if let Some(at) = self.deserted_at.take() {
+            self.deadlines.clear(at, Alarm::Deserted);
+        }
+    }
+
+    /// No worker is up: waiting for one begins to count, if it has not begun.
+    pub(crate) fn desert(&mut self) {
+        if self.deserted_at.is_none() {
+            let at = self.now.saturating_add(self.config.no_worker_limit_ms);
+            self.deserted_at = Some(at);
+            self.deadlines.set(at, Alarm::Deserted);
+        }
+    }
+
+    /// Whether no worker has been up for so long that nobody waits for one any more.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.deserted_at.is_some_and(|at| at <= self.now)
     }
 
     /// The earliest waiting request of a program.
@@ -221,16 +243,14 @@ impl Book {
             return;
         }
         self.silence(key);
-        self.deadlines
-            .set(at, crate::deadlines::Alarm::Program(key));
+        self.deadlines.set(at, Alarm::Program(key));
         self[key].alarm = Some(at);
     }
 
     /// Takes a program's alarm away.
     pub(crate) fn silence(&mut self, key: ProgramKey) {
         if let Some(at) = self[key].alarm.take() {
-            self.deadlines
-                .clear(at, crate::deadlines::Alarm::Program(key));
+            self.deadlines.clear(at, Alarm::Program(key));
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct SchedulerConfig {
     pub queue_limit: usize,
     /// A request held longer is rejected.
     pub hold_limit_ms: Millis,
+    /// Requests wait this long for a first worker, or for the last one to come back.
+    pub no_worker_limit_ms: Millis,
     /// Paper: Δt, the time between decisions.
     pub paper_tick_ms: Millis,
     /// Paper: the half-life of an acting program's weight; f(t) = 2^(-t / half-life).

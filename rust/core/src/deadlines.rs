@@ -10,6 +10,8 @@ use crate::program::ProgramKey;
 pub(crate) enum Alarm {
     /// A weight sync that did not end.
     WeightSync,
+    /// No worker has been up for too long.
+    Deserted,
     /// A held request's limit.
     HoldLimit(RequestId),
     /// A refused request may try the same worker again.

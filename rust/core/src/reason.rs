@@ -54,6 +54,8 @@ pub enum Reason {
     },
     /// Held: no worker takes new work.
     NoWorker,
+    /// Rejected: no worker has been up for too long.
+    Deserted,
     /// Held: its program's worker takes no new work for now.
     WorkerUnready {
         /// The seat its program keeps.
@@ -151,6 +153,7 @@ impl fmt::Display for Reason {
                 write!(f, "held: {} wait for freed room", Grouped(*waiting as u64))
             }
             Self::NoWorker => f.write_str("held: no worker is ready"),
+            Self::Deserted => f.write_str("no worker is up, and none came back in time"),
             Self::WorkerUnready { seat } => write!(f, "held: worker {seat} is not ready"),
             Self::WeightSync => f.write_str("held: weights are being exchanged"),
             Self::Operator => f.write_str("paused by an operator"),

@@ -325,6 +325,7 @@ impl Scheduler {
         while let Some(alarm) = book.deadlines.ring(now) {
             match alarm {
                 Alarm::WeightSync => book.end_sync(),
+                Alarm::Deserted => deserted(book),
                 Alarm::HoldLimit(request) => hold_limit(book, request, now),
                 Alarm::Forgive(request) => book.forgive(request),
                 Alarm::Program(key) => {
@@ -347,6 +348,23 @@ impl Scheduler {
         let alarm = book.deadlines.first();
         let at = [alarm, policy::acts_at(book)].into_iter().flatten().min()?;
         Some(at.saturating_sub(now))
+    }
+}
+
+/// Nobody came back: whoever waits is told so, and so is whoever comes until a worker is up. While
+/// weights are exchanged workers may restart, so waiting begins anew.
+fn deserted(book: &mut Book) {
+    if book.sync_until.is_some() {
+        book.deserted_at = None;
+        book.desert();
+        return;
+    }
+    let held = book.requests.iter();
+    let held = held.filter(|(_, entry)| entry.state == RequestState::Held);
+    let mut held: Vec<RequestId> = held.map(|(request, _)| *request).collect();
+    held.sort_unstable();
+    for request in held {
+        book.reject(request, Rejection::NoWorker, Reason::Deserted);
     }
 }
 

@@ -808,17 +808,65 @@ fn a_full_queue_turns_newcomers_away_but_nobody_who_has_run() {
 }
 
 #[test]
-fn held_for_too_long_without_any_worker_is_not_the_clients_fault() {
+fn held_for_too_long_without_a_ready_worker_is_not_the_clients_fault() {
     let mut lab = Lab::of(PolicyName::Adaptive);
-    lab.ask("a", 10);
-    let decisions = lab.run_for(3_600_000);
-    assert!(decisions.iter().any(|d| matches!(
-        d,
+    lab.up(0, facts(1_000));
+    lab.core.worker_unready(WorkerId(0), 0).unwrap();
+    let held = lab.ask("a", 10);
+    assert_eq!(unserved(&lab.run_for(3_599_999)), []);
+    assert_eq!(unserved(&lab.run_for(1)), [held]);
+}
+
+#[test]
+fn nobody_waits_long_for_a_fleet_that_is_not_there() {
+    for policy in [PolicyName::Off, PolicyName::Paper, PolicyName::Adaptive] {
+        let mut lab = Lab::of(policy);
+        let early = lab.ask("a", 10);
+        assert_eq!(unserved(&lab.run_for(29_999)), []);
+        assert_eq!(unserved(&lab.run_for(1)), [early]);
+        let late = lab.ask("b", 10);
+        assert_eq!(
+            unserved(&lab.tick()),
+            [late],
+            "at once, until a worker is up"
+        );
+
+        lab.up(0, facts(1_000));
+        let served = lab.ask("c", 10);
+        assert_eq!(lab.admits(), [(served, ZERO)]);
+        lab.answer(served, 10, 0);
+        lab.core.worker_down(WorkerId(0), lab.now).unwrap();
+        let patient = lab.ask("c", 20);
+        assert_eq!(unserved(&lab.run_for(29_999)), []);
+        lab.up(0, facts(1_000));
+        // The paper's policy restores when it looks next.
+        let looked = lab.run_for(5_000);
+        assert_eq!(admits(&looked), [(patient, ZERO)]);
+        assert_eq!(unserved(&lab.run_for(60_000)), []);
+        lab.answer(patient, 20, 0);
+
+        // While weights are exchanged workers may restart: the wait begins again after it.
+        lab.core.worker_down(WorkerId(0), lab.now).unwrap();
+        lab.core.weight_sync_begin(lab.now);
+        let during = lab.ask("d", 10);
+        assert_eq!(unserved(&lab.run_for(299_000)), []);
+        lab.core.weight_sync_end(lab.now);
+        assert_eq!(unserved(&lab.run_for(30_000)), [during]);
+        lab.core.check().unwrap();
+    }
+}
+
+/// The requests that were turned away because nobody serves.
+fn unserved(decisions: &[Decision]) -> Vec<RequestId> {
+    let turned_away = decisions.iter().filter_map(|decision| match decision {
         Decision::Reject {
+            request,
             kind: Rejection::NoWorker,
             ..
-        }
-    )));
+        } => Some(*request),
+        _ => None,
+    });
+    turned_away.collect()
 }
 
 #[test]

@@ -66,7 +66,7 @@ impl SchedulerConfig {
         clippy::fn_params_excessive_bools,
         reason = "switches, each with its name"
     )]
-    #[pyo3(signature = (*, policy, tick_ms, queue_limit, hold_limit_ms, paper_tick_ms,
+    #[pyo3(signature = (*, policy, tick_ms, queue_limit, hold_limit_ms, no_worker_limit_ms, paper_tick_ms,
         paper_half_life_ms, paper_lambda_max, paper_lambda_min, event_driven, shared_prefix,
         origin_affinity, growth_steps_paused, growth_steps_new, margin_min, margin_max,
         displacement_eta, lease_ms, lease_min_ms, idle_timeout_ms, aimd, aimd_raise_above,
@@ -77,6 +77,7 @@ impl SchedulerConfig {
         tick_ms: u64,
         queue_limit: usize,
         hold_limit_ms: u64,
+        no_worker_limit_ms: u64,
         paper_tick_ms: u64,
         paper_half_life_ms: u64,
         paper_lambda_max: f64,
@@ -117,6 +118,7 @@ impl SchedulerConfig {
             tick_ms,
             queue_limit,
             hold_limit_ms,
+            no_worker_limit_ms,
             paper_tick_ms,
             paper_half_life_ms,
             paper_lambda_max,

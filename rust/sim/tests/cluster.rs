@@ -11,6 +11,7 @@ fn scheduler(policy: PolicyName) -> SchedulerConfig {
         tick_ms: 1_000,
         queue_limit: 100_000,
         hold_limit_ms: 3_600_000,
+        no_worker_limit_ms: 30_000,
         paper_tick_ms: 5_000,
         paper_half_life_ms: 1_000,
         paper_lambda_max: 1.0,

@@ -228,10 +228,17 @@ fn hold_or_reject(book: &mut Book, policy: &dyn Policy, request: RequestId) {
         book.reject(request, Rejection::QueueFull, reason);
         return;
     }
-    let reason = if book.sync_until.is_some() {
-        Reason::WeightSync
-    } else {
-        policy.why(book, key)
-    };
+    if book.sync_until.is_some() {
+        book.hold(request, Reason::WeightSync);
+        return;
+    }
+    if book.is_deserted() {
+        book.reject(request, Rejection::NoWorker, Reason::Deserted);
+        return;
+    }
+    let reason = policy.why(book, key);
     book.hold(request, reason);
+    if book.counts.workers == 0 {
+        book.desert();
+    }
 }
