@@ -184,6 +184,12 @@ def test_any_split_of_an_answer_gives_that_answer(answer: Answer, where: list[in
     assert play(split(answer.data, where)) == answer.expected
 
 
+def test_a_connection_with_the_first_byte_of_an_unasked_answer_is_not_kept() -> None:
+    answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+    assert play([answer]).kept
+    assert not play([answer + b"H"]).kept
+
+
 @settings(deadline=None, max_examples=200)
 @given(answers(), st.binary(min_size=1, max_size=40).filter(lambda b: b.strip(b"\r\n")), cuts)
 def test_what_follows_an_answer_belongs_to_nobody(

@@ -202,6 +202,11 @@ class Upstream(asyncio.Protocol):
 
     # --- callbacks of the parser ---
 
+    def on_message_begin(self) -> None:
+        """Something begins; after an answer it is nothing that we asked for."""
+        if self._complete:
+            self._surplus = True
+
     def on_status(self, phrase: bytes) -> None:
         """The phrase beside the status, maybe in parts."""
         if not self._complete:
