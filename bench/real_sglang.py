@@ -121,7 +121,7 @@ def report(result: dict[str, Any]) -> str:
         [
             arm,
             " / ".join(figure(one.seconds, 1) for one in of[arm]),
-            figure(medians[arm] / medians[best], 2) if best else figure(None),
+            figure(_beside(of[arm], of[best]) if best else None, 2),
             *(
                 figure(statistics.median(getattr(one, name) for one in of[arm]), digits)
                 for name, digits in (
@@ -146,13 +146,20 @@ def report(result: dict[str, Any]) -> str:
             f"SGLang 0.5.23 on this CPU, a model of 25 million parameters, {CAPACITY_TOKENS:,}",
             f"tokens of KV and no host tier. {load.programs} programs of {load.turns} turns, from",
             f"{load.first} to {last:,} tokens, {load.output} tokens of output a turn, tools of",
-            f"{load.tool_s:g} s. Seconds of every run; the rest are medians, except the cores that",
-            "other work on the machine took: the most in any run. Where that is not near 0, the",
-            "engine's own CPU seconds compare better than the clock's.",
+            f"{load.tool_s:g} s. Seconds of every run; × is beside the best gate's in the same",
+            "round, the median over rounds. The rest are medians, except the cores that other work",
+            "on the machine took: the most in any run. Where that is not near 0, the engine's own",
+            "CPU seconds compare better than the clock's. A wait at a gate is not part of a turn; the",
+            "router's holding is.",
             "",
             table(head, rows),
         ]
     )
+
+
+def _beside(arm: Sequence[Run], best: Sequence[Run]) -> float:
+    """Seconds over those of the best gate in the same round: the median, as in `results`."""
+    return statistics.median(a.seconds / b.seconds for a, b in zip(arm, best, strict=True))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
