@@ -149,8 +149,8 @@ def report(result: dict[str, Any]) -> str:
             f"{load.tool_s:g} s. Seconds of every run; × is beside the best gate's in the same",
             "round, the median over rounds. The rest are medians, except the cores that other work",
             "on the machine took: the most in any run. Where that is not near 0, the engine's own",
-            "CPU seconds compare better than the clock's. A wait at a gate is not part of a turn; the",
-            "router's holding is.",
+            "CPU seconds compare better than the clock's. A wait at a gate is not part of a turn,",
+            "the router's holding is.",
             "",
             table(head, rows),
         ]
