@@ -7,7 +7,7 @@ STAMP := $(VENV)/.ready
 ENGINE_VENV := $(or $(THUNDER_ENGINE_VENV),.engine/venv)
 RUST := $(shell find rust Cargo.toml Cargo.lock -name '*.rs' -o -name '*.toml' -o -name '*.lock' 2>/dev/null)
 
-.PHONY: setup build demo check format test test-rust test-python test-packaging bench clean test-docker test-engine
+.PHONY: setup build demo check format test test-rust test-python test-properties test-packaging bench clean test-docker test-engine
 .DEFAULT_GOAL := test
 
 setup: $(STAMP)          ## the virtual environment with the package and its tools
@@ -49,6 +49,9 @@ test: test-rust test-python
 
 test-rust: $(STAMP)
 	cargo test --quiet --workspace
+
+test-properties: $(STAMP) ## new random histories: the core against its naive model, two million events in two minutes
+	PROPTEST_CASES=27000 cargo test --quiet --package thunder-core --test model
 
 test-python: $(STAMP)
 	$(BIN)/pytest -q

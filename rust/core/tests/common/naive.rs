@@ -46,6 +46,9 @@ enum At {
     Flying,
 }
 
+/// As the core has it: refused turns that are looked at per seat and round.
+const DEFERRED: usize = 8;
+
 #[derive(Clone, Debug)]
 struct Request {
     id: RequestId,
@@ -54,6 +57,8 @@ struct Request {
     arrived: Millis,
     prompt: Tokens,
     decoded: Tokens,
+    /// It was told to wait for the seat that its program has.
+    deferred: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -188,6 +193,7 @@ impl Naive {
             arrived: now,
             prompt,
             decoded: 0,
+            deferred: false,
         });
     }
 
@@ -321,7 +327,17 @@ impl Naive {
     }
 
     fn take_turns(&mut self) {
+        let mut looked_at = vec![0; self.workers.len()];
         for request in self.requests.clone() {
+            if request.at == At::Held
+                && request.deferred
+                && let Some(seat) = self.is(request.program).seat
+            {
+                looked_at[seat] += 1;
+                if looked_at[seat] > DEFERRED {
+                    continue;
+                }
+            }
             if request.at == At::Flying || !self.requests.iter().any(|r| r.id == request.id) {
                 continue;
             }
@@ -367,6 +383,7 @@ impl Naive {
         } else {
             let held = self.requests.iter_mut().find(|r| r.id == request.id);
             let held = held.expect("known");
+            held.deferred = true;
             if held.at == At::Undecided {
                 held.at = At::Held;
                 self.out.push(Verdict::Hold(request.id));
@@ -638,6 +655,9 @@ impl Naive {
     }
 
     fn pause(&mut self, key: usize) {
+        for request in self.requests.iter_mut().filter(|r| r.program == key) {
+            request.deferred = false;
+        }
         let program = self.of(key);
         program.seat = None;
         program.marked = false;
