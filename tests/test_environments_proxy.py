@@ -57,7 +57,7 @@ def test_no_way_to_the_host(host: dict[str, object]) -> None:
 def test_what_agents_need_is_allowed() -> None:
     verdict = create(
         NetworkMode="bridge",
-        Binds=["work:/work"],
+        Binds=["work:/desk"],
         Mounts=[{"Type": "volume", "Source": "data", "Target": "/d"}, {"Type": "tmpfs"}],
         SecurityOpt=["no-new-privileges"],
         Memory=1,

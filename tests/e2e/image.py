@@ -17,7 +17,7 @@ from pathlib import Path
 __all__ = ["image_archive"]
 
 PROGRAMS = ("bash", "cat", "echo", "env", "ls", "mkdir", "rm", "sed", "sleep", "true")
-FOLDERS = ("etc", "proc", "sys", "dev", "tmp", "root", "work")
+FOLDERS = ("etc", "proc", "sys", "dev", "tmp", "root", "desk")
 
 
 def image_archive(tag: str, label: str) -> bytes:

@@ -26,12 +26,12 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 EXAMPLE = Path(__file__).parents[2] / "examples/mini-swe-agent"
-SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat /work/answer.txt"
+SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat /desk/answer.txt"
 SCRIPT = [
-    call("echo 6 times 7 > /work/question.txt; echo question-written", match="What is 6 times 7"),
+    call("echo 6 times 7 > /desk/question.txt; echo question-written", match="What is 6 times 7"),
     call(
-        "sed 's/.*/42 was found on/' /work/question.txt > /work/answer.txt\n"
-        'echo "$HOSTNAME" >> /work/answer.txt; echo answer-written',
+        "sed 's/.*/42 was found on/' /desk/question.txt > /desk/answer.txt\n"
+        'echo "$HOSTNAME" >> /desk/answer.txt; echo answer-written',
         match="question-written",
     ),
     call(SUBMIT, match="answer-written"),
@@ -136,7 +136,7 @@ def test_one_agent_solves_its_task(tmp_path: Path, engine: docker.DockerClient, 
         served_router(tmp_path, [one.url, other.url]) as router,
     ):
         run = Run(tmp_path, router, engine)
-        config = run.config("/work")
+        config = run.config("/desk")
         trajectory = tmp_path / "trajectory.json"
         run.agent(
             [
@@ -177,7 +177,7 @@ def test_a_batch_of_agents_solves_its_tasks_each_as_a_program_that_is_released(
         served_router(tmp_path, [one.url, other.url], JOURNAL__PATH=str(journal)) as router,
     ):
         run = Run(tmp_path, router, engine)
-        config = run.config("/work")
+        config = run.config("/desk")
         run.agent(
             [
                 *("mini-extra", "swebench", "-c", "swebench.yaml"),
