@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import docker
+
 from bench.tables import figure, provenance, replace_section, table
 from thunder_router.config import EnvironmentSettings
 from thunder_router.environment_settings import (
@@ -39,11 +40,12 @@ from thunder_router.environment_settings import (
 )
 from thunder_router.environments import DockerEngine, Environments, Store, labels
 
-sys.path.append(str(Path(__file__).parent.parent / "tests" / "docker"))
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
 # The tests' own engine, registry and image maker.
-import private_engine
-import registry as registries
-from layered_images import MIB, Recipe, archive, filler, tools
+from containers import private_engine
+from containers import registry as registries
+from containers.lab import settled
+from containers.layered_images import MIB, Recipe, archive, filler, tools
 
 __all__ = ["main"]
 
@@ -202,8 +204,7 @@ async def first_call(
             turn = time.perf_counter()
             if prepared:
                 room.restored(program)
-                await room.until(lambda p=program: room.environment(p).settled)  # type: ignore[misc]
-                container = room.environment(program).container
+                container = (await settled(room, program)).container
             else:
                 container = await asyncio.to_thread(bench.agent_runs, program, name)
             if container is None:

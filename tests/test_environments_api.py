@@ -77,7 +77,7 @@ async def test_waiting_ends_with_its_time_and_says_that_it_is_not_settled(harnes
         await it.client.post("/programs", json={"id": "p1", "environment": {"image": IMAGE}})
         await settled(it.environments)
         harness.engine.gate = asyncio.Event()
-        query = {"wait": "ready", "timeout_s": 0.05}
+        query = {"wait": "ready", "timeout_s": "0.05"}
         answer = await it.client.get("/programs/p1/environment", params=query)
         assert (answer.status_code, answer.json()["environment"]["state"]) == (202, "pulling")
         harness.engine.gate.set()

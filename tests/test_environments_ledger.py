@@ -314,10 +314,9 @@ class World(RuleBasedStateMachine):
                     return done
         match step:
             case Step.REMOVE:
-                found = self.find(target)
-                if found is not None:
-                    del self.here[found.kind, found.ref]
-                    self.execs.discard(found.ref)
+                if going := self.find(target):
+                    del self.here[going.kind, going.ref]
+                    self.execs.discard(going.ref)
             case Step.CREATE:
                 if SPEC.image not in self.images:
                     return replace(done, outcome=Outcome.MISSING)

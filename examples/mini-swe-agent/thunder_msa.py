@@ -70,7 +70,7 @@ class ThunderDockerEnvironment(DockerEnvironment):
 
     def cleanup(self) -> None:
         """Ends the program; the router removes the sandbox, and so does the parent's own way."""
-        super().cleanup()
+        super().cleanup()  # type: ignore[no-untyped-call]
         program, self._program = self._program, None
         if program is not None:
             _tell("/programs/release", {"program_id": program})

@@ -15,9 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import docker
 import pytest
 
-import docker
 from bench.processes import console_script
 from e2e.image import image_archive
 from e2e.stack import MODEL, Router, call, emulated_worker, eventually, served_router

@@ -9,13 +9,13 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import docker
 import pytest
 from docker.errors import DockerException
-from lab import Lab
-from layered_images import MIB, Recipe, archive, filler, tools
-from private_engine import PrivateEngine, lacking
 
-import docker
+from containers.lab import Lab
+from containers.layered_images import MIB, Recipe, archive, filler, tools
+from containers.private_engine import PrivateEngine, lacking
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

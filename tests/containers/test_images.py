@@ -5,14 +5,14 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-import registry as registries
-from lab import Lab, owns, until
-from layered_images import MIB, Recipe, archive
-from private_engine import PrivateEngine, lacking
-from registry import Registry, Tap
-
 import docker
+import pytest
+
+from containers import registry as registries
+from containers.lab import Lab, owns, settled, until
+from containers.layered_images import MIB, Recipe, archive
+from containers.private_engine import PrivateEngine, lacking
+from containers.registry import Registry, Tap
 from thunder_router.environment_settings import (
     DiskSettings,
     DockerSettings,
@@ -77,8 +77,7 @@ async def test_an_environment_is_pulled_made_initialized_and_probed_and_goes_aga
         for program in programs:
             environments.prepare(program, 0)
         for program in programs:
-            await until(environments, lambda p=program: environments.environment(p).settled)
-            view = environments.environment(program)
+            view = await settled(environments, program)
             assert view.state == "ready", view.error
             container = await lab.call(lab.client.containers.get, view.container)
             assert container.attrs["HostConfig"]["SecurityOpt"] == ["no-new-privileges"]
@@ -111,16 +110,14 @@ async def test_a_pull_that_is_cut_fails_open_and_works_once_the_registry_is_whol
         )
         async with lab.router(settings) as environments:
             environments.prepare(program, 0)
-            await until(environments, lambda: environments.environment(program).settled)
-            assert environments.environment(program).state == "failed"
+            assert (await settled(environments, program)).state == "failed"
             assert tap.cuts > 0
             # The program is served all the same, and may be prepared again.
             environments.request(program)
             await owns(environments, program, 0)
             tap.open = True
             environments.prepare(program, 0)
-            await until(environments, lambda: environments.environment(program).settled)
-            assert environments.environment(program).state == "ready"
+            assert (await settled(environments, program)).state == "ready"
             environments.released(program)
             await owns(environments, program, 0)
             assert environments.status().images_ours == 1
@@ -142,8 +139,7 @@ async def test_eviction_and_preparing_race_and_no_creation_fails(
             program = lab.program(number)
             looking = asyncio.create_task(environments.disk.look())
             environments.prepare(program, 0)
-            await until(environments, lambda p=program: environments.environment(p).settled)
-            assert environments.environment(program).state == "ready"
+            assert (await settled(environments, program)).state == "ready"
             environments.released(program)
             await owns(environments, program, 0)
             await looking

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from lab import Lab, until
 
+from containers.lab import Lab, until
 from thunder_router.api import environments as routes
 from thunder_router.api.guard import Guard
 from thunder_router.environments import Environments

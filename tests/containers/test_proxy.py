@@ -3,8 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from lab import Lab, owns
-
+from containers.lab import Lab, owns
 from thunder_router.environments import docker_proxy, labels
 
 

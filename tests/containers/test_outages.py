@@ -3,9 +3,9 @@
 import asyncio
 
 from docker.errors import APIError
-from lab import Lab, owns, until
-from private_engine import PrivateEngine
 
+from containers.lab import Lab, owns, until
+from containers.private_engine import PrivateEngine
 from thunder_router.environments import labels
 
 

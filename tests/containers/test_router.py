@@ -5,9 +5,9 @@ import os
 from typing import Any
 
 import pytest
-from lab import Lab
-from private_engine import PrivateEngine
 
+from containers.lab import Lab
+from containers.private_engine import PrivateEngine
 from emulated import chat
 from router import House, routing
 from thunder_router.emulator import EmulatorOptions, running

@@ -6,8 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, owns, until
-
+from containers.lab import Lab, owns, until
 from thunder_router.config import EnvironmentSettings
 from thunder_router.environment_settings import ProbeSettings, TemplateSettings
 

@@ -7,14 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from docker.models.containers import Container
-from layered_images import Recipe
-
 import docker
+from docker.models.containers import Container
+
+from containers.layered_images import Recipe
 from thunder_router.config import EnvironmentSettings
 from thunder_router.environment_settings import DiskSettings, DockerSettings, ImageSettings
 from thunder_router.environments import DockerEngine, Environments, Store, labels
 from thunder_router.environments.service import unix_now_ms
+from thunder_router.environments.view import EnvironmentView
 
 
 class CountingEngine:
@@ -199,6 +200,12 @@ async def until(
     """Waits for the books to say so."""
     async with asyncio.timeout(timeout_s):
         await environments.until(holds)
+
+
+async def settled(environments: Environments, program: str) -> EnvironmentView:
+    """Waits until the program's environment is ready or failed."""
+    await until(environments, lambda: environments.environment(program).settled)
+    return environments.environment(program)
 
 
 async def owns(environments: Environments, program: str, count: int, timeout_s: float = 20) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 from docker.errors import APIError
-from lab import Lab, owns, until
 
+from containers.lab import Lab, owns, until
 from thunder_router.environment_settings import ComposeRule, DockerSettings
 from thunder_router.environments import labels
 from thunder_router.environments.records import Kind

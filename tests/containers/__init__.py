@@ -1,0 +1,1 @@
+"""Tool environments on a real container engine: `make test-docker` at full size."""
