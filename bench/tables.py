@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["figure", "provenance", "replace_section", "table"]
+__all__ = ["commit_of", "figure", "provenance", "replace_section", "table"]
 
 HERE = Path(__file__).parent
 
@@ -33,7 +33,7 @@ def provenance() -> str:
     The load average says how quiet the machine was: above about 1 for each core, latencies are
     those of its other tenants, and only ratios mean something.
     """
-    commit = _git("rev-parse", "--short", "HEAD") or "unknown commit"
+    commit = commit_of(HERE)
     changed = ", with changes" if _git("status", "--porcelain", "--untracked-files=no") else ""
     return (
         f"{datetime.now(UTC):%Y-%m-%d}, {_processor()}, Linux {platform.release()}, "
@@ -56,10 +56,15 @@ def replace_section(file: Path, name: str, text: str) -> None:
     file.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
-def _git(*arguments: str) -> str:
+def commit_of(folder: Path) -> str:
+    """The commit that is checked out in a folder, in short."""
+    return _git("rev-parse", "--short", "HEAD", folder=folder) or "unknown commit"
+
+
+def _git(*arguments: str, folder: Path = HERE) -> str:
     try:
         run = subprocess.run(
-            ["git", "-C", str(HERE), *arguments], capture_output=True, text=True, check=False
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False
         )
     except FileNotFoundError:
         return ""

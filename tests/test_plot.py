@@ -10,8 +10,10 @@ from thunder_router.plot import COLOURS, Line, Panel, Point, svg, ticks
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def chart(*lines: Line, title: str = "steps", caption: str = "") -> ElementTree.Element:
-    panel = Panel("one worker", "programs", "steps/min", lines)
+def chart(
+    *lines: Line, title: str = "steps", caption: str = "", logarithmic: bool = False
+) -> ElementTree.Element:
+    panel = Panel("one worker", "programs", "steps/min", lines, logarithmic)
     return ElementTree.fromstring(svg(title, [panel], caption=caption))
 
 
@@ -96,6 +98,17 @@ def test_a_long_legend_goes_on_in_the_next_row() -> None:
     assert float(many.attrib["height"]) - float(few.attrib["height"]) == 40
 
 
+def test_logarithmic_axes_give_every_power_of_ten_the_same_room() -> None:
+    line = Line("a", [Point(1_000, 2), Point(10_000, 20), Point(1_000_000, 40)])
+    root = chart(line, logarithmic=True)
+
+    assert {"1,000", "10,000", "100,000", "1,000,000", "1", "10", "100"} <= set(texts(root))
+    (low, bottom), (middle, above), (right, _) = polylines(root)[0]
+    assert right - middle == pytest.approx(2 * (middle - low), abs=0.2)
+    height = 250 - 34 - 46
+    assert bottom - above == pytest.approx(height / 2, abs=0.2)
+
+
 def test_text_is_escaped_and_the_same_figures_give_the_same_bytes() -> None:
     line = Line('a<b & "c"', [Point(1, 1)])
     root = chart(line, title="1 < 2", caption="emulated & simulated")
@@ -118,3 +131,8 @@ def test_text_is_escaped_and_the_same_figures_give_the_same_bytes() -> None:
 def test_what_cannot_be_drawn_is_refused(lines: list[Line], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         chart(*lines)
+
+
+def test_a_logarithmic_axis_has_no_zero() -> None:
+    with pytest.raises(ValueError, match="no logarithmic axis"):
+        chart(Line("a", [Point(1, 0)]), logarithmic=True)

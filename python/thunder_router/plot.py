@@ -2,9 +2,10 @@
 
 Theory of operation. A chart is drawn in pixels from the top left. A panel maps its lines' values
 linearly to a box; its y axis begins at 0, both axes end at a round number, and their ticks are 1, 2
-or 5 times a power of ten apart. A name has one colour and one marker in all panels, in the order in
-which names first come. Everything is text: no font is measured, no library is needed, and the same
-figures give the same bytes, so that a plot in a repository changes only where its figures do.
+or 5 times a power of ten apart. Logarithmic axes have a tick at each power of ten instead. A name
+has one colour and one marker in all panels, in the order in which names first come. Everything is
+text: no font is measured, no library is needed, and the same figures give the same bytes, so that a
+plot in a repository changes only where its figures do.
 """
 
 import math
@@ -46,12 +47,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes."""
+    """One pair of axes; `logarithmic`: both of them, and every value is above 0."""
 
     title: str
     x_label: str
     y_label: str
     lines: Sequence[Line]
+    logarithmic: bool = False
 
 
 def svg(title: str, panels: Sequence[Panel], *, caption: str = "") -> str:
@@ -111,6 +113,19 @@ def ticks(most: float, *, least: float = 0.0, wanted: int = 5) -> list[float]:
     return [round(index * step, 10) for index in range(first, last + 1)]
 
 
+def powers(least: float, most: float) -> list[float]:
+    """Powers of ten from at most `least` to at least `most`, two or more.
+
+    Raises:
+        ValueError: a value is not above 0 or not finite, or they are not in order.
+    """
+    if not 0 < least <= most < math.inf:
+        raise ValueError(f"no logarithmic axis goes from {least} to {most}")
+    first = math.floor(math.log10(least) + 1e-9)
+    last = max(math.ceil(math.log10(most) - 1e-9), first + 1)
+    return [10.0**power for power in range(first, last + 1)]
+
+
 def _panel(panel: Panel, names: Sequence[str]) -> Iterable[str]:
     points = [point for line in panel.lines for point in line.points]
     if not points:
@@ -118,13 +133,21 @@ def _panel(panel: Panel, names: Sequence[str]) -> Iterable[str]:
     highest = max(point.y if point.high is None else point.high for point in points)
     if not all(0 <= point.y < math.inf for point in points):
         raise ValueError(f"panel {panel.title!r} has a value that is negative or not finite")
-    across = ticks(max(point.x for point in points), least=min(point.x for point in points))
-    up = ticks(highest)
+    left, right = min(point.x for point in points), max(point.x for point in points)
+    if panel.logarithmic:
+        across, up = powers(left, right), powers(min(point.y for point in points), highest)
+    else:
+        across, up = ticks(right, least=left), ticks(highest)
+    scale = math.log10 if panel.logarithmic else float
+
+    def share(value: float, axis: Sequence[float]) -> float:
+        """How far along an axis; what is above or below it is drawn at its end."""
+        first, last = scale(axis[0]), scale(axis[-1])
+        return (scale(min(max(value, axis[0]), axis[-1])) - first) / (last - first)
 
     def at(x: float, y: float) -> tuple[float, float]:
-        """A value's pixel; what is above or below the axes is drawn at their end."""
-        right = (x - across[0]) / (across[-1] - across[0])
-        above = min(max(y, 0.0), up[-1]) / up[-1]
+        """A value's pixel."""
+        right, above = share(x, across), share(y, up)
         return (
             _LEFT + right * (_WIDTH - _LEFT - _RIGHT),
             _HEIGHT - _BOTTOM - above * (_HEIGHT - _TOP - _BOTTOM),
@@ -132,12 +155,12 @@ def _panel(panel: Panel, names: Sequence[str]) -> Iterable[str]:
 
     yield _text(_WIDTH / 2, 20, panel.title, anchor="middle", size=13)
     for value in up:
-        left, y = at(across[0], value)
-        right, _ = at(across[-1], value)
-        yield f'<path d="M{_px(left)} {_px(y)}H{_px(right)}" stroke="#dddddd"/>'
-        yield _text(left - 6, y + 4, _number(value), anchor="end")
+        begin, y = at(across[0], value)
+        end, _ = at(across[-1], value)
+        yield f'<path d="M{_px(begin)} {_px(y)}H{_px(end)}" stroke="#dddddd"/>'
+        yield _text(begin - 6, y + 4, _number(value), anchor="end")
     for value in across:
-        x, bottom = at(value, 0)
+        x, bottom = at(value, up[0])
         yield f'<path d="M{_px(x)} {_px(bottom)}v4" stroke="#444444"/>'
         yield _text(x, bottom + 17, _number(value), anchor="middle")
     yield _text((_LEFT + _WIDTH - _RIGHT) / 2, _HEIGHT - 10, panel.x_label, anchor="middle")
