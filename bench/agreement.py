@@ -81,7 +81,7 @@ class Played:
                 seed=self.seed,
                 slot=slot,
                 ordinal=ordinal,
-                tool_factor=options.tool_factor,
+                tool_scale=options.tool_scale,
                 midway=ordinal == 0,
             )
             while (turn := program.turn()) is not None:

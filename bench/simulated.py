@@ -29,7 +29,7 @@ SCENARIOS: dict[str, dict[str, object]] = {
     "OSWorld, 96": {"workload": "osworld"},
     "mini-SWE, 144 on two workers": {"workers": 2, "programs": 144},
     "OpenHands, 144 on two workers": {"workload": "openhands", "workers": 2, "programs": 144},
-    "mini-SWE, 96, never released": {"releases": False},
+    "mini-SWE, 96, never released": {"never_release": True},
     **{
         f"OpenHands, {programs}, MiniMax, HiCache 2×": {
             "workload": "openhands",

@@ -6,7 +6,7 @@ from thunder_router.emulator.programs import AgentProgram, chat_request
 
 def program(ordinal: int) -> AgentProgram:
     return AgentProgram(
-        workload="openhands", seed=1, slot=0, ordinal=ordinal, tool_factor=1.0, midway=False
+        workload="openhands", seed=1, slot=0, ordinal=ordinal, tool_scale=1.0, midway=False
     )
 
 

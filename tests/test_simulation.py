@@ -1,6 +1,7 @@
 """Simulated days: the settings' own scheduler, baselines, refusals."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic import ValidationError
 from thunder_router import _core
 from thunder_router.cli import main
 from thunder_router.config import SchedulingSettings
+from thunder_router.emulator.models import engine_model
 from thunder_router.emulator.simulation import (
     ROUTERS,
     SimulationOptions,
@@ -46,7 +48,7 @@ def test_scheduling_gains_over_not_scheduling_on_the_same_programs() -> None:
 def test_a_day_repeats_by_its_seed() -> None:
     short = {"programs": 40, "measured_s": 120}
     once = figures(day("adaptive", **short))
-    assert len(once) == 23
+    assert len(once) == 24
     assert once == figures(day("adaptive", **short))
     assert once != figures(day("adaptive", seed=2, **short))
 
@@ -63,24 +65,78 @@ def test_every_model_runs_and_a_host_tier_is_used() -> None:
     for model in models():
         short: dict[str, Any] = {"programs": 12, "warmup_s": 0, "measured_s": 120}
         assert day("pinned", model=model, **short).steps > 0
-    tight = day("pinned", capacity_tokens=200_000, hicache_ratio=4.0)
+    tight = day("pinned", worker_capacity=[200_000], hicache_ratio=4.0)
     assert tight.cached_host_tokens > 0
+
+
+def test_every_baseline_has_a_line_that_says_what_it_is() -> None:
+    assert set(ROUTERS) == {"off", "paper", "adaptive", *_core.baselines()}
+
+
+def test_workers_may_be_unequal_lost_and_never_told_of_an_end() -> None:
+    """Each switch changes the day in its own way."""
+    two: dict[str, Any] = {"workers": 2, "programs": 84}
+    whole = day("adaptive", **two)
+    small = day("adaptive", **two, worker_capacity="615000,205000")
+    lost = day("adaptive", **two, lose_worker="400:600")
+    silent = day("adaptive", **two, never_release=True)
+    slow = day("adaptive", **two, tool_scale=8)
+    assert small.hold_max_ms > whole.hold_max_ms
+    assert lost.failed > 10 > whole.failed == 0
+    for changed in (small, lost, silent, slow):
+        assert changed.steps < whole.steps
+    assert figures(day("adaptive", **two, worker_capacity=[615_000])) == figures(whole)
+
+
+def test_a_model_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    short: dict[str, Any] = {"programs": 40, "measured_s": 120}
+    known = day("adaptive", **short)
+    file.write_text('like = "glm-4.6"')
+    assert figures(day("adaptive", model=str(file), **short)) == figures(known)
+    file.write_text('like = "glm-4.6"\nprefill_us_per_token = 25\ncapacity_tokens = 300000')
+    model = engine_model(str(file))
+    assert (model.capacity_tokens, model.prefill_us_per_token, model.base_ms) == (300_000, 25, 6.5)
+    assert day("adaptive", model=str(file), **short).steps != known.steps
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("base_ms = 5", "capacity_tokens is missing"),
+        ('like = "gpt-9"', 'no model "gpt-9"'),
+        ('like = "glm-4.6"\nspeed = 2', "no constant 'speed'"),
+        ('like = "glm-4.6"\nbase_ms = "fast"', "base_ms = 'fast'"),
+        ('like = "glm-4.6"\nbase_ms = -1', "base_ms = -1"),
+        ('like = "glm-4.6"\nchunk_tokens = 1.5', "chunk_tokens = 1.5"),
+        ('like = "glm-4.6"\nexpert_share = 2', "expert_share = 2"),
+        ('like = "glm-4.6"\nbase_ms = 1e9', "below a minute"),
+        ("base_ms = ", "Invalid value"),
+    ],
+)
+def test_a_model_file_that_makes_no_sense_is_refused_by_name(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(file))}: .*{complaint}"):
+        engine_model(str(file))
 
 
 def test_recorded_sessions_are_played_again(tmp_path: Path) -> None:
     sessions = tmp_path / "sessions.json"
     turns = [[2_000, 50, 0, 0.5], [2_100, 50, 2_050, 0.5], [2_200, 50, 2_150, 0.5]]
     sessions.write_text(json.dumps([turns, turns[:2]]))
-    report = day("adaptive", recorded=sessions, programs=8, measured_s=300)
+    report = day("adaptive", workload=str(sessions), programs=8, measured_s=300)
     assert report.steps > 100
     assert 1_900 < report.prompt_tokens / report.steps < 2_200
     assert report.hit_rate > 0.4
     for wrong in ("{", "[[[1, 2]]]", "5", "[]", "[[]]"):
         sessions.write_text(wrong)
         with pytest.raises(ConfigError, match="session"):
-            day("pinned", recorded=sessions)
+            day("pinned", workload=str(sessions))
     with pytest.raises(ConfigError, match="No such file"):
-        day("pinned", recorded=tmp_path / "nowhere")
+        day("pinned", workload=str(tmp_path / "nowhere.json"))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +156,7 @@ def test_a_day_that_makes_no_sense_is_refused_by_name(
 
 
 def test_options_keep_their_ranges_and_know_no_others() -> None:
-    for wrong in ({"workers": 0}, {"tool_factor": -1}, {"colour": "red"}):
+    for wrong in ({"workers": 0}, {"tool_scale": -1}, {"colour": "red"}):
         with pytest.raises(ValidationError):
             SimulationOptions.model_validate(wrong)
 
@@ -110,20 +166,21 @@ def test_the_extension_refuses_a_router_that_is_neither_constants_nor_a_name() -
     with pytest.raises(TypeError, match="router"):
         _core.simulate(
             workload=options.workload,
-            model=options.model,
+            model=_core.EngineModel.preset(options.model),
             router=5,  # type: ignore[arg-type]
             workers=1,
+            capacities=[],
+            outages=[],
             programs=1,
             seed=1,
             warmup_s=0,
             measured_s=1,
-            capacity_tokens=None,
             hicache_ratio=0.0,
             write_policy="write_through",
             page_tokens=1,
             sessions=False,
             releases=True,
-            tool_factor=1.0,
+            tool_scale=1.0,
             max_tokens=1,
         )
 
@@ -137,15 +194,17 @@ def test_the_command_compares_routers_and_names_what_is_wrong(
     assert "simulated" in said
     assert "pinned" in said
     assert "1.00x" in said
-    assert main([*short, "--seeds", "1", "--policy", "off", "--json", "--no-releases"]) == 0
+    assert main([*short, "--seeds", "1", "--policy", "off", "--json", "--never-release"]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert figures["options"]["releases"] is False
+    assert figures["options"]["never_release"] is True
     assert figures["days"]["off"][0]["steps"] > 0
     for wrong, complaint in (
         (["--policy", "oracle"], "no router"),
         (["--workers", "0"], "--workers"),
         (["--seeds", "0"], "--seeds"),
-        (["--recorded", "nowhere.json"], "nowhere.json"),
+        (["--workload", "nowhere.json"], "nowhere.json"),
+        (["--lose-worker", "9"], "--lose-worker"),
+        (["--worker-capacity", "1,2"], "--worker-capacity: Value error, 2 given for 1"),
     ):
         assert main([*short, *wrong]) == 2
         assert complaint in capsys.readouterr().err

@@ -681,6 +681,8 @@ class SimulationReport:
     ideal_hit_rate: Final[float]
     retractions: Final[int]
     refused: Final[int]
+    failed: Final[int]
+    """Requests that ended with their engine, to be asked again."""
     pauses: Final[int]
     hold_p50_ms: Final[int]
     """How long the router held requests; those still held at the end count."""
@@ -728,32 +730,94 @@ class AgentProgram:
         seed: int,
         slot: int,
         ordinal: int,
-        tool_factor: float,
+        tool_scale: float,
         midway: bool,
     ) -> AgentProgram: ...
     def turn(self) -> AgentTurn | None:
         """The next turn; None once the program has ended."""
 
+@final
+class EngineModel:
+    """The constants of a model on its GPUs: what one iteration of an engine costs.
+
+    Decoding a batch of B takes `base_ms`, `experts_ms` for the share of the experts that B tokens
+    wake, and `kv_read_ns_per_token` for each token of context; prefilling a token takes
+    `prefill_us_per_token`, and `prefill_ns_per_token2` for each token before it.
+
+    Raises:
+        ConfigError: a constant is out of range.
+    """
+
+    def __new__(
+        cls,
+        *,
+        capacity_tokens: int,
+        prefill_us_per_token: float,
+        prefill_ns_per_token2: float,
+        base_ms: float,
+        experts_ms: float,
+        expert_share: float,
+        kv_read_ns_per_token: float,
+        load_back_us_per_token: float,
+        chunk_tokens: int,
+    ) -> EngineModel: ...
+    @staticmethod
+    def preset(name: str) -> EngineModel:
+        """The model of `Engine.models()` of this name.
+
+        Raises:
+            ConfigError: there is none.
+        """
+
+    @property
+    def capacity_tokens(self) -> int:
+        """KV tokens that fit on the device."""
+    @property
+    def prefill_us_per_token(self) -> float: ...
+    @property
+    def prefill_ns_per_token2(self) -> float: ...
+    @property
+    def base_ms(self) -> float:
+        """Fixed cost of an iteration."""
+    @property
+    def experts_ms(self) -> float:
+        """Reading every routed expert once; 0 for a dense model."""
+    @property
+    def expert_share(self) -> float:
+        """Share of the experts that one token wakes, 0 to 1."""
+    @property
+    def kv_read_ns_per_token(self) -> float: ...
+    @property
+    def load_back_us_per_token(self) -> float:
+        """Bringing a token of KV back from the host tier."""
+    @property
+    def chunk_tokens(self) -> int:
+        """Most prefill tokens of one iteration."""
+
 def workloads() -> list[str]:
     """Names of the workloads whose distributions are known."""
+
+def baselines() -> list[str]:
+    """Names of what `simulate` can compare the scheduler with."""
 
 def simulate(
     *,
     workload: str | Sequence[Sequence[tuple[int, int, int, float]]],
-    model: str,
-    router: SchedulerConfig | Literal["pinned", "cache_aware"],
+    model: EngineModel,
+    router: SchedulerConfig | str,
     workers: int,
+    capacities: Sequence[int],
+    outages: Sequence[tuple[int, int, int]],
     programs: int,
     seed: int,
     warmup_s: int,
     measured_s: int,
-    capacity_tokens: int | None,
     hicache_ratio: float,
     write_policy: Literal["write_through", "write_back"],
     page_tokens: int,
     sessions: bool,
     releases: bool,
-    tool_factor: float,
+    tool_scale: float,
     max_tokens: int,
 ) -> SimulationReport:
     """Plays one day in virtual time, some thousand times as fast as a real one.
@@ -766,21 +830,22 @@ def simulate(
         workload: One of `workloads()`, or recorded sessions: of each turn its prompt tokens, output
             tokens, leading prompt tokens shared with the turn before, and the seconds until the
             next one asks.
-        model: One of `Engine.models()`.
-        router: The real scheduler by its constants, or a baseline: `pinned` keeps every program on
-            one engine, `cache_aware` routes by longest prefix; both hold nothing.
+        model: What the engines cost.
+        router: The real scheduler by its constants, or one of `baselines()`.
         workers: Engines.
+        capacities: KV tokens of each engine; empty: the model's own for all.
+        outages: Engines that go and come back empty: which, and when in virtual seconds from the
+            beginning of the day. Their requests fail and are asked again.
         programs: Programs alive at a time, over all engines.
         seed: Which day.
         warmup_s: Virtual seconds before anything counts.
         measured_s: Virtual seconds that count.
-        capacity_tokens: KV tokens of an engine; None: the model's own.
         hicache_ratio: Host tier as a multiple of the device's tokens; 0 for none.
         write_policy: When KV is copied to the host.
         page_tokens: Tokens of a page.
         sessions: Engines keep sessions, and pausing or ending a program closes its session.
         releases: Programs say when they end.
-        tool_factor: Tools take so many times as long.
+        tool_scale: Tools take so many times as long.
         max_tokens: Tokens that requests declare they may generate.
 
     Raises:

@@ -76,9 +76,8 @@ def _figures(report: SimulationReport) -> dict[str, Any]:
 
 
 def _table(options: SimulationOptions, days: dict[str, list[SimulationReport]]) -> Table:
-    what = options.workload if options.recorded is None else options.recorded.name
     table = Table(
-        title=f"simulated: {options.programs} programs of {what} on {options.workers} x"
+        title=f"simulated: {options.programs} programs of {options.workload} on {options.workers} x"
         f" {options.model}, {len(next(iter(days.values())))} seeds"
     )
     for heading in ("router", "steps/min", "", "programs/h", "hit rate", "recomputed"):

@@ -5,6 +5,7 @@
 
 mod decisions;
 mod engine;
+mod model;
 mod scheduler;
 mod simulation;
 mod views;
@@ -24,9 +25,13 @@ mod _core {
         Displaced, Engine, EngineCounts, EngineLoads, Finished, FirstToken, Progress, Retracted,
     };
     #[pymodule_export]
+    use crate::model::EngineModel;
+    #[pymodule_export]
     use crate::scheduler::{Scheduler, SchedulerConfig};
     #[pymodule_export]
-    use crate::simulation::{AgentProgram, AgentTurn, SimulationReport, simulate, workloads};
+    use crate::simulation::{
+        AgentProgram, AgentTurn, SimulationReport, baselines, simulate, workloads,
+    };
     #[pymodule_export]
     use crate::views::{ProgramView, WorkerView};
     #[pymodule_export]

@@ -7,10 +7,10 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::import_exception;
 use pyo3::prelude::*;
 use thunder_sim::cache::WritePolicy;
-use thunder_sim::cluster::{self, Report, RouterSpec, Spec};
-use thunder_sim::model::{Model, PRESETS};
+use thunder_sim::cluster::{self, BASELINES, Outage, Report, RouterSpec, Spec};
 use thunder_sim::workload::{Program, Recorded, Source, Turn, WORKLOADS, Workload};
 
+use crate::model::EngineModel;
 use crate::scheduler::SchedulerConfig;
 
 import_exception!(thunder_router.errors, ConfigError);
@@ -32,6 +32,7 @@ pub(crate) struct SimulationReport {
     ideal_hit_rate: f64,
     retractions: u64,
     refused: u64,
+    failed: u64,
     pauses: u64,
     hold_p50_ms: u64,
     hold_p99_ms: u64,
@@ -60,6 +61,7 @@ impl From<Report> for SimulationReport {
             ideal_hit_rate: report.ideal_hit_rate(),
             retractions: report.retractions,
             refused: report.refused,
+            failed: report.failed,
             pauses: report.pauses,
             hold_p50_ms: report.hold_p50_ms,
             hold_p99_ms: report.hold_p99_ms,
@@ -122,17 +124,17 @@ fn named(name: &str) -> PyResult<&'static Workload> {
 #[pymethods]
 impl AgentProgram {
     #[new]
-    #[pyo3(signature = (*, workload, seed, slot, ordinal, tool_factor, midway))]
+    #[pyo3(signature = (*, workload, seed, slot, ordinal, tool_scale, midway))]
     fn new(
         workload: &str,
         seed: u64,
         slot: u64,
         ordinal: u64,
-        tool_factor: f64,
+        tool_scale: f64,
         midway: bool,
     ) -> PyResult<Self> {
         let source = Source::Kind(*named(workload)?);
-        let mut program = source.program(seed, &[slot, ordinal], tool_factor);
+        let mut program = source.program(seed, &[slot, ordinal], tool_scale);
         if midway {
             program.begin_midway();
         }
@@ -166,10 +168,16 @@ pub(crate) fn workloads() -> Vec<&'static str> {
     WORKLOADS.iter().map(|workload| workload.name).collect()
 }
 
+/// Names of what the scheduler is compared with.
+#[pyfunction]
+pub(crate) fn baselines() -> Vec<&'static str> {
+    BASELINES.iter().map(|(name, _)| *name).collect()
+}
+
 /// Plays one day in virtual time.
 #[pyfunction]
-#[pyo3(signature = (*, workload, model, router, workers, programs, seed, warmup_s, measured_s,
-    capacity_tokens, hicache_ratio, write_policy, page_tokens, sessions, releases, tool_factor,
+#[pyo3(signature = (*, workload, model, router, workers, capacities, outages, programs, seed,
+    warmup_s, measured_s, hicache_ratio, write_policy, page_tokens, sessions, releases, tool_scale,
     max_tokens))]
 #[expect(
     clippy::too_many_arguments,
@@ -178,33 +186,34 @@ pub(crate) fn workloads() -> Vec<&'static str> {
 pub(crate) fn simulate(
     py: Python<'_>,
     workload: WorkloadOrSessions,
-    model: &str,
+    model: &Bound<'_, EngineModel>,
     router: &Bound<'_, PyAny>,
     workers: usize,
+    capacities: Vec<u64>,
+    outages: Vec<(usize, u64, u64)>,
     programs: usize,
     seed: u64,
     warmup_s: u64,
     measured_s: u64,
-    capacity_tokens: Option<u64>,
     hicache_ratio: f64,
     write_policy: &str,
     page_tokens: u64,
     sessions: bool,
     releases: bool,
-    tool_factor: f64,
+    tool_scale: f64,
     max_tokens: u64,
 ) -> PyResult<SimulationReport> {
-    let models: Vec<&str> = PRESETS.iter().map(|model| model.name).collect();
-    let mut model = Model::preset(model)
-        .cloned()
-        .ok_or_else(|| unknown("model", model, &models))?;
-    if let Some(tokens) = capacity_tokens {
-        model.capacity_tokens = tokens;
-    }
+    let outage = |(worker, from_s, until_s)| Outage {
+        worker,
+        from_s,
+        until_s,
+    };
     let spec = Spec {
         source: workload.source()?,
-        model,
+        model: model.get().0.clone(),
         workers,
+        capacities,
+        outages: outages.into_iter().map(outage).collect(),
         programs,
         router: router_spec(router)?,
         seed,
@@ -225,7 +234,7 @@ pub(crate) fn simulate(
         page_tokens,
         sessions,
         releases,
-        tool_factor,
+        tool_scale,
         max_tokens,
     };
     let report = py.detach(|| cluster::simulate(&spec));
@@ -241,13 +250,9 @@ fn router_spec(router: &Bound<'_, PyAny>) -> PyResult<RouterSpec> {
     let name: &str = router.extract().map_err(|_| {
         PyTypeError::new_err("router must be a SchedulerConfig or the name of a baseline")
     })?;
-    match name {
-        "pinned" => Ok(RouterSpec::Pinned),
-        "cache_aware" => Ok(RouterSpec::CacheAware),
-        other => Err(unknown("baseline", other, &["pinned", "cache_aware"])),
-    }
+    RouterSpec::baseline(name).ok_or_else(|| unknown("baseline", name, &baselines()))
 }
 
-fn unknown(what: &str, name: &str, known: &[&str]) -> PyErr {
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> PyErr {
     ConfigError::new_err(format!("no {what} {name:?}; known: {}", known.join(", ")))
 }

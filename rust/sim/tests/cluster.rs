@@ -1,60 +1,10 @@
 //! Days in the cluster: the same twice, and where the published ones were.
 
+mod common;
+
+use common::{day, scheduler, spec};
 use thunder_core::{PolicyName, SchedulerConfig};
-use thunder_sim::cluster::{Report, RouterSpec, Spec, simulate};
-use thunder_sim::model::Model;
-use thunder_sim::workload::{Source, Workload};
-
-fn scheduler(policy: PolicyName) -> SchedulerConfig {
-    SchedulerConfig {
-        policy,
-        tick_ms: 1_000,
-        queue_limit: 100_000,
-        hold_limit_ms: 3_600_000,
-        no_worker_limit_ms: 30_000,
-        paper_tick_ms: 5_000,
-        paper_half_life_ms: 1_000,
-        paper_lambda_max: 1.0,
-        paper_lambda_min: 1.0,
-        event_driven: true,
-        shared_prefix: true,
-        origin_affinity: true,
-        growth_steps_paused: 1.5,
-        growth_steps_new: 2.5,
-        margin_min: 0.03,
-        margin_max: 0.10,
-        displacement_eta: 0.5,
-        lease_ms: 30_000,
-        lease_min_ms: 60_000,
-        idle_timeout_ms: 3_600_000,
-        aimd: true,
-        aimd_raise_above: 0.06,
-        aimd_lower_below: 0.03,
-        aimd_cap: 0.20,
-        reservation_ms: Some(60_000),
-        time_slice_ms: Some(600_000),
-        time_slice_restore_factor: 100.0,
-        mark_running_above: 0.97,
-        host_tier: true,
-        weight_sync_timeout_ms: 300_000,
-    }
-}
-
-/// A short day of `programs` programs of `kind` on one GLM-4.6 engine.
-fn spec(kind: &str, programs: usize, router: RouterSpec) -> Spec {
-    let workload = Workload::named(kind).expect("known");
-    let model = Model::preset("glm-4.6").expect("a preset");
-    Spec {
-        programs,
-        warmup_s: 300,
-        measured_s: 600,
-        ..Spec::new(Source::Kind(*workload), model, router)
-    }
-}
-
-fn day(kind: &str, programs: usize, router: RouterSpec) -> Report {
-    simulate(&spec(kind, programs, router)).expect("a sound spec")
-}
+use thunder_sim::cluster::{RouterSpec, Spec, simulate};
 
 #[test]
 fn a_day_repeats_by_its_seed() {
@@ -133,7 +83,7 @@ fn programs_go_where_there_are_fewest_and_slow_tools_slow_the_day() {
         ..one.clone()
     };
     let slow = Spec {
-        tool_factor: 20.0,
+        tool_scale: 20.0,
         ..one.clone()
     };
     let [one, two, slow] = [one, two, slow].map(|spec| simulate(&spec).expect("sound"));
@@ -155,10 +105,10 @@ fn a_spec_that_makes_no_sense_is_refused_by_name() {
         ),
         (
             Spec {
-                tool_factor: f64::NAN,
+                tool_scale: f64::NAN,
                 ..sound.clone()
             },
-            "tool_factor",
+            "tool_scale",
         ),
         (
             Spec {

@@ -8,14 +8,15 @@
 //! the day jumps from one to the next. Which program a slot starts, and everything about it, depends
 //! on the seed, the slot and how many it has had: every router meets the same programs.
 
-mod gateway;
+mod baselines;
 mod report;
 mod router;
+mod scheduler;
 mod spec;
 mod world;
 
 pub use report::Report;
-pub use spec::{RouterSpec, Spec, SpecError};
+pub use spec::{BASELINES, Outage, RouterSpec, Spec, SpecError};
 
 /// Plays one day and says what came of it.
 pub fn simulate(spec: &Spec) -> Result<Report, SpecError> {

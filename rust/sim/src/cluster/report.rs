@@ -30,6 +30,8 @@ pub struct Report {
     pub retractions: u64,
     /// Requests refused, to be tried again or for good.
     pub refused: u64,
+    /// Requests that ended without an answer since their engine was gone; their turns asked again.
+    pub failed: u64,
     /// Programs paused.
     pub pauses: u64,
     /// How long the router held requests.

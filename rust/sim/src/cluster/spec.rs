@@ -1,6 +1,6 @@
 //! What to simulate.
 
-use thunder_core::SchedulerConfig;
+use thunder_core::{Millis, SchedulerConfig};
 
 use crate::cache::WritePolicy;
 use crate::engine::EngineConfig;
@@ -18,6 +18,53 @@ pub enum RouterSpec {
     /// What a gateway does that knows prompts but not programs: longest prefix, unless load is
     /// uneven. Nothing is held.
     CacheAware,
+    /// The public code of `ThunderAgent`.
+    ThunderAgent,
+    /// KV stays for so long after a turn, whoever waits. Engines keep sessions, so that what is
+    /// pinned goes last.
+    TtlPinning {
+        /// How long, ms.
+        ttl_ms: Millis,
+    },
+    /// No router but a bound: restores are free, so that nothing is held, nothing is recomputed, and
+    /// only what runs needs room on the device. No schedule on the same engines does better, though
+    /// none need come near.
+    Bound,
+}
+
+/// What the scheduler is compared with, by name.
+pub const BASELINES: [(&str, RouterSpec); 5] = [
+    ("pinned", RouterSpec::Pinned),
+    ("cache_aware", RouterSpec::CacheAware),
+    ("thunder_agent", RouterSpec::ThunderAgent),
+    ("ttl", RouterSpec::TtlPinning { ttl_ms: TTL_MS }),
+    ("bound", RouterSpec::Bound),
+];
+
+/// The time to live of `ttl`, ms. Of 0.5 to 10 s it comes nearest to what arXiv 2602.13692 reports of
+/// Continuum: mini-SWE 303, 282, 214 steps/min at 48, 72, 96 programs (here 317, 267, 267), `OpenHands`
+/// 83, 62, 56 (95, 100, 97). A longer one serves better here: 10 s gives `OpenHands` 140.
+const TTL_MS: Millis = 1_000;
+
+impl RouterSpec {
+    /// The baseline of this name, if there is one.
+    pub fn baseline(name: &str) -> Option<RouterSpec> {
+        let mut known = BASELINES.iter();
+        known
+            .find(|(known, _)| *known == name)
+            .map(|(_, spec)| spec.clone())
+    }
+}
+
+/// An engine that is gone for a while, with all its KV and requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    /// Which engine.
+    pub worker: usize,
+    /// When it goes, virtual seconds from the beginning of the day.
+    pub from_s: u64,
+    /// When it is back, empty.
+    pub until_s: u64,
 }
 
 /// One simulated day.
@@ -29,6 +76,10 @@ pub struct Spec {
     pub model: Model,
     /// Engines.
     pub workers: usize,
+    /// KV tokens of each engine; empty: the model's own for all.
+    pub capacities: Vec<u64>,
+    /// Engines that go and come back.
+    pub outages: Vec<Outage>,
     /// Programs alive at any time, over all engines.
     pub programs: usize,
     /// Who decides.
@@ -50,7 +101,7 @@ pub struct Spec {
     /// Programs say when they end.
     pub releases: bool,
     /// Tools take so many times as long.
-    pub tool_factor: f64,
+    pub tool_scale: f64,
     /// Tokens that requests declare they may generate.
     pub max_tokens: u64,
 }
@@ -67,6 +118,8 @@ impl Spec {
             source,
             model: model.clone(),
             workers: 1,
+            capacities: Vec::new(),
+            outages: Vec::new(),
             programs: 96,
             router,
             seed: 1,
@@ -77,7 +130,7 @@ impl Spec {
             page_tokens: 1,
             sessions: false,
             releases: true,
-            tool_factor: 1.0,
+            tool_scale: 1.0,
             max_tokens: 4_096,
         }
     }
@@ -100,7 +153,7 @@ impl Spec {
             }
         }
         for (name, value) in [
-            ("tool_factor", self.tool_factor),
+            ("tool_scale", self.tool_scale),
             ("hicache_ratio", self.hicache_ratio),
         ] {
             if !(value.is_finite() && value >= 0.0) {
@@ -109,7 +162,34 @@ impl Spec {
                 )));
             }
         }
+        if !self.capacities.is_empty() && self.capacities.len() != self.workers {
+            return Err(SpecError(format!(
+                "capacities: {} given for {} workers",
+                self.capacities.len(),
+                self.workers
+            )));
+        }
+        for outage in &self.outages {
+            if outage.worker >= self.workers || outage.from_s >= outage.until_s {
+                return Err(SpecError(format!(
+                    "no outage of worker {} from {} s until {} s",
+                    outage.worker, outage.from_s, outage.until_s
+                )));
+            }
+        }
         Ok(())
+    }
+
+    /// Engines keep sessions: they were asked to, or the router pins by them.
+    pub(super) fn keeps_sessions(&self) -> bool {
+        self.sessions || matches!(self.router, RouterSpec::TtlPinning { .. })
+    }
+
+    /// KV tokens of one engine, whole pages.
+    pub(super) fn capacity(&self, worker: usize) -> u64 {
+        let tokens = self.capacities.get(worker).copied();
+        let tokens = tokens.unwrap_or(self.model.capacity_tokens);
+        tokens - tokens.checked_rem(self.page_tokens).unwrap_or(0)
     }
 
     /// Tokens of the host tier of one engine.
@@ -118,28 +198,36 @@ impl Spec {
         clippy::cast_sign_loss,
         clippy::cast_precision_loss
     )] // Token counts are far below 2^52.
-    pub(super) fn host_tokens(&self) -> u64 {
-        (self.model.capacity_tokens as f64 * self.hicache_ratio) as u64
+    pub(super) fn host_tokens(&self, worker: usize) -> u64 {
+        if self.router == RouterSpec::Bound {
+            return ENDLESS_TOKENS;
+        }
+        (self.capacity(worker) as f64 * self.hicache_ratio) as u64
     }
 
-    pub(super) fn engine(&self) -> EngineConfig {
+    pub(super) fn engine(&self, worker: usize) -> EngineConfig {
         let mut model = self.model.clone();
-        if self.page_tokens > 0 {
-            model.capacity_tokens -= model.capacity_tokens % self.page_tokens;
+        model.capacity_tokens = self.capacity(worker);
+        let mut write_policy = self.write_policy;
+        if self.router == RouterSpec::Bound {
+            model.load_back_ps = 0;
+            write_policy = WritePolicy::Through;
         }
         EngineConfig {
             model,
             page_tokens: self.page_tokens,
-            host_tokens: self.host_tokens(),
-            write_policy: self.write_policy,
+            host_tokens: self.host_tokens(worker),
+            write_policy,
             max_running: 2_048,
             max_queued: None,
-            session_radix: self.sessions,
+            session_radix: self.keeps_sessions(),
             priority_scheduling: false,
             progress_us: PROGRESS_US,
         }
     }
 }
 
+/// A host tier that no day fills.
+const ENDLESS_TOKENS: u64 = 1 << 50;
 /// How often the scheduler hears of a running request's progress.
 const PROGRESS_US: u64 = 1_000_000;

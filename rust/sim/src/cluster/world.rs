@@ -1,10 +1,13 @@
 //! The loop: whatever is due next happens, until the day is over.
 
+mod outages;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gateway::CacheAware;
+use super::baselines::{CacheAware, Pinned, ThunderAgent, TtlPinning};
 use super::report::{Report, Tally};
-use super::router::{Ask, Core, Order, Pinned, Router};
+use super::router::{Ask, Order, Router};
+use super::scheduler::Core;
 use super::spec::{RouterSpec, Spec, SpecError};
 use crate::engine::{Engine, EventKind, Finish, Submission};
 use crate::random::Random;
@@ -45,10 +48,15 @@ pub(super) struct World<'a> {
     /// When each engine has something to tell, and the engine.
     telling: BTreeSet<(u64, usize)>,
     told: Vec<Option<u64>>,
+    /// When engines go (false) and come back, and which.
+    fates: BTreeSet<(u64, usize, bool)>,
+    up: Vec<bool>,
     now_us: u64,
     warm_us: u64,
     /// Retractions, and prefill for their sake, before the measured part.
     before: Option<(u64, u64)>,
+    /// The same, of engines that are gone.
+    buried: (u64, u64),
     tally: Tally,
 }
 
@@ -60,11 +68,18 @@ const REPLACE_US: u64 = 1_000_000;
 impl<'a> World<'a> {
     pub(super) fn new(spec: &'a Spec) -> Result<Self, SpecError> {
         spec.validate()?;
-        let engine = Engine::new(spec.engine()).map_err(|error| SpecError(error.to_string()))?;
+        let engines: Result<Vec<Engine>, SpecError> = (0..spec.workers)
+            .map(|worker| engine(spec, worker))
+            .collect();
+        let capacities: Vec<u64> = (0..spec.workers)
+            .map(|worker| spec.capacity(worker))
+            .collect();
         let router: Box<dyn Router> = match &spec.router {
             RouterSpec::Core(config) => Box::new(Core::new(spec, config.clone())?),
-            RouterSpec::Pinned => Box::new(Pinned::new(spec.workers)),
+            RouterSpec::Pinned | RouterSpec::Bound => Box::new(Pinned::new(spec.workers)),
             RouterSpec::CacheAware => Box::new(CacheAware::new(spec.workers)),
+            RouterSpec::ThunderAgent => Box::new(ThunderAgent::new(&capacities)),
+            RouterSpec::TtlPinning { ttl_ms } => Box::new(TtlPinning::new(&capacities, *ttl_ms)),
         };
         let slots: Vec<Slot> = (0..spec.programs)
             .map(|index| {
@@ -77,9 +92,13 @@ impl<'a> World<'a> {
         let ready = (0..spec.programs)
             .map(|index| (ramp.below(RAMP_US), index))
             .collect();
+        let outages = spec.outages.iter().flat_map(|outage| {
+            let at = |seconds: u64, up| (seconds * 1_000_000, outage.worker, up);
+            [at(outage.from_s, false), at(outage.until_s, true)]
+        });
         Ok(Self {
             spec,
-            engines: vec![engine; spec.workers],
+            engines: engines?,
             router,
             slots,
             flights: BTreeMap::new(),
@@ -87,9 +106,12 @@ impl<'a> World<'a> {
             ready,
             telling: BTreeSet::new(),
             told: vec![None; spec.workers],
+            fates: outages.collect(),
+            up: vec![true; spec.workers],
             now_us: 0,
             warm_us: spec.warmup_s * 1_000_000,
             before: None,
+            buried: (0, 0),
             tally: Tally::default(),
         })
     }
@@ -103,6 +125,16 @@ impl<'a> World<'a> {
             self.now_us = next;
             if self.before.is_none() && next >= self.warm_us {
                 self.before = Some(self.retracted());
+            }
+            while let Some((at, worker, up)) =
+                self.fates.first().copied().filter(|(at, ..)| *at <= next)
+            {
+                self.fates.remove(&(at, worker, up));
+                if up {
+                    self.come_back(worker);
+                } else {
+                    self.lose(worker);
+                }
             }
             while let Some((_, worker)) =
                 self.telling.first().copied().filter(|(at, _)| *at <= next)
@@ -123,12 +155,13 @@ impl<'a> World<'a> {
     fn next_us(&self) -> Option<u64> {
         let engines = self.telling.first().map(|(at, _)| *at);
         let slots = self.ready.first().map(|(at, _)| *at);
+        let fates = self.fates.first().map(|(at, ..)| *at);
         // A millisecond is over when its last microsecond is.
         let router = self.router.due(self.now_us / 1_000).map(|wait| match wait {
             0 => self.now_us,
             wait => (self.now_us / 1_000 + wait) * 1_000,
         });
-        [engines, slots, router].into_iter().flatten().min()
+        [engines, slots, fates, router].into_iter().flatten().min()
     }
 
     /// An engine tells what happened.
@@ -188,7 +221,7 @@ impl<'a> World<'a> {
         let slot = &self.slots[index];
         if self.spec.releases {
             self.router.released(&slot.name, self.now_us / 1_000);
-            if self.spec.sessions
+            if self.spec.keeps_sessions()
                 && let Some(worker) = slot.worker
             {
                 self.engines[worker].close_session(slot.session, self.now_us);
@@ -245,7 +278,7 @@ impl<'a> World<'a> {
             }
             Order::Yield { program, worker } => {
                 self.tally.report.pauses += u64::from(self.now_us >= self.warm_us);
-                if self.spec.sessions
+                if self.spec.keeps_sessions()
                     && let Some(slot) = self.slots.iter().find(|slot| slot.name == program)
                 {
                     self.engines[worker].close_session(slot.session, self.now_us);
@@ -261,6 +294,10 @@ impl<'a> World<'a> {
         };
         let slot = &self.slots[flight.slot];
         let Some(turn) = &slot.turn else { return };
+        if !self.up[worker] {
+            self.fail(request);
+            return;
+        }
         flight.worker = worker;
         flight.sent_us = Some(self.now_us);
         if self.now_us >= self.warm_us {
@@ -273,24 +310,14 @@ impl<'a> World<'a> {
             output_tokens: turn.output_tokens,
             max_tokens: self.spec.max_tokens.max(turn.output_tokens),
             priority: 0,
-            session: self.spec.sessions.then_some(slot.session),
-            progress: matches!(self.spec.router, RouterSpec::Core(_)),
+            session: self.spec.keeps_sessions().then_some(slot.session),
+            progress: self.router.listens(),
         };
         let refused = self.engines[worker].submit(spec, self.now_us).is_err();
         self.wind(worker);
         if refused {
             // Only a prompt longer than the pool: the router's budget is the pool's, so a baseline.
-            let finish = Finish {
-                aborted: true,
-                prompt_tokens: 0,
-                completion_tokens: 0,
-                cached_device: 0,
-                cached_host: 0,
-                retractions: 0,
-                queue_us: 0,
-            };
-            self.router
-                .finished(request, &finish, None, self.now_us / 1_000);
+            self.router.failed(request, self.now_us / 1_000);
             self.carry_out(Order::Refuse {
                 request,
                 retry_after: None,
@@ -312,7 +339,7 @@ impl<'a> World<'a> {
     /// Retractions so far, and tokens computed again for them, over all engines.
     fn retracted(&self) -> (u64, u64) {
         let counts = self.engines.iter().map(Engine::counts);
-        counts.fold((0, 0), |(times, tokens), one| {
+        counts.fold(self.buried, |(times, tokens), one| {
             (times + one.retractions, tokens + one.recomputed)
         })
     }
@@ -333,10 +360,14 @@ impl<'a> World<'a> {
     }
 }
 
+fn engine(spec: &Spec, worker: usize) -> Result<Engine, SpecError> {
+    Engine::new(spec.engine(worker)).map_err(|error| SpecError(error.to_string()))
+}
+
 fn new_program(spec: &Spec, index: usize, ordinal: u64) -> Slot {
     let path = [index as u64, ordinal];
     Slot {
-        program: spec.source.program(spec.seed, &path, spec.tool_factor),
+        program: spec.source.program(spec.seed, &path, spec.tool_scale),
         name: format!("{index}.{ordinal}"),
         session: link(link(spec.seed, path[0]), path[1]),
         ordinal,

@@ -15,12 +15,12 @@ pub struct Drawn {
     turns_left: u64,
     turns: u64,
     reusable: u64,
-    tool_factor: f64,
+    tool_scale: f64,
 }
 
 impl Drawn {
-    /// The program that `path` names under `seed`. Its tools take `tool_factor` times as long.
-    pub fn new(workload: &Workload, seed: u64, path: &[u64], tool_factor: f64) -> Self {
+    /// The program that `path` names under `seed`. Its tools take `tool_scale` times as long.
+    pub fn new(workload: &Workload, seed: u64, path: &[u64], tool_scale: f64) -> Self {
         let mut random = Random::new(seed, path);
         let turns_left = random.tokens(workload.steps).max(1);
         let own = link(shared(workload).id, random.bits());
@@ -37,7 +37,7 @@ impl Drawn {
             turns_left,
             turns: 0,
             reusable: workload.shared,
-            tool_factor,
+            tool_scale,
         }
     }
 
@@ -147,7 +147,7 @@ impl Drawn {
             }
             choice -= tool.share;
         }
-        let seconds = self.random.log_normal(chosen.seconds) * self.tool_factor;
+        let seconds = self.random.log_normal(chosen.seconds) * self.tool_scale;
         (chosen.kind, (seconds * 1e6) as u64)
     }
 }

@@ -194,10 +194,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// The program that `path` names under `seed`. Its tools take `tool_factor` times as long.
-    pub fn program(&self, seed: u64, path: &[u64], tool_factor: f64) -> Program {
+    /// The program that `path` names under `seed`. Its tools take `tool_scale` times as long.
+    pub fn program(&self, seed: u64, path: &[u64], tool_scale: f64) -> Program {
         match self {
-            Self::Kind(workload) => Program::Drawn(Drawn::new(workload, seed, path, tool_factor)),
+            Self::Kind(workload) => Program::Drawn(Drawn::new(workload, seed, path, tool_scale)),
             Self::Sessions(sessions) => {
                 let mut random = Random::new(seed, path);
                 let index = random.below(sessions.len() as u64);
@@ -206,7 +206,7 @@ impl Source {
                     Arc::clone(sessions),
                     session,
                     random,
-                    tool_factor,
+                    tool_scale,
                 ))
             }
         }

@@ -37,7 +37,7 @@ pub struct Replay {
     before: Vec<Span>,
     /// Its own earlier turns did not run: nothing of them is cached.
     cold: bool,
-    tool_factor: f64,
+    tool_scale: f64,
 }
 
 impl Replay {
@@ -45,7 +45,7 @@ impl Replay {
         sessions: Arc<[Vec<Recorded>]>,
         session: usize,
         mut random: Random,
-        tool_factor: f64,
+        tool_scale: f64,
     ) -> Self {
         let id = random.bits();
         Self {
@@ -56,7 +56,7 @@ impl Replay {
             id,
             before: Vec::new(),
             cold: true,
-            tool_factor,
+            tool_scale,
         }
     }
 
@@ -96,7 +96,7 @@ impl Replay {
         let output_tokens = recorded.output.max(1);
         self.append(&mut conversation, output_tokens);
         self.before.clone_from(&conversation);
-        let gap_us = (recorded.gap_s.clamp(0.0, 86_400.0) * self.tool_factor * 1e6) as u64;
+        let gap_us = (recorded.gap_s.clamp(0.0, 86_400.0) * self.tool_scale * 1e6) as u64;
         Some(Turn {
             prompt,
             conversation,
