@@ -196,6 +196,7 @@ mod tests {
         close(means("openhands"), [16_000.0, 39.0, 287.0, 1.4]);
         close(means("science"), [16_700.0, 25.0, 620.0, 8.0]);
         close(means("r2e-gym"), [29_200.0, 45.0, 390.0, 0.57]);
+        close(means("claude-code"), [79_600.0, 66.8, 423.0, 7.8]);
     }
 
     #[test]
@@ -228,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_rebuilt_prompt_stays_within_what_it_keeps() {
-        let workload = Workload::named("orchestra").expect("known");
+        let workload = Workload::named("toolorchestra").expect("known");
         for path in 0..200 {
             let mut program = Drawn::new(workload, 1, &[path], 1.0);
             while let Some(turn) = program.turn() {
