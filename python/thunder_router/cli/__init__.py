@@ -1,4 +1,4 @@
-"""The command line: `thunder-router serve | emulate | simulate | doctor | replay | env | …`.
+"""The command line: `thunder-router serve | emulate | simulate | trace | doctor | …`.
 
 Exit codes: 0 done, 1 it ran and the result is bad (a replay that differs, a sick worker),
 2 the input is wrong, 130 interrupted. A message for bad input says what is wrong and where, on one
@@ -16,7 +16,16 @@ from thunder_router.errors import ThunderError
 
 __all__ = ["main"]
 
-_COMMANDS: Final = ("serve", "emulate", "simulate", "doctor", "replay", "env", "docker-proxy")
+_COMMANDS: Final = (
+    "serve",
+    "emulate",
+    "simulate",
+    "trace",
+    "doctor",
+    "replay",
+    "env",
+    "docker-proxy",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,7 +5,6 @@ second or so. Every router meets the same programs under the same seed, so diffe
 All figures are simulated; none was measured on a GPU.
 """
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -22,6 +21,7 @@ from thunder_router import _core
 from thunder_router._core import SimulationReport, workloads
 from thunder_router.config import SchedulingSettings
 from thunder_router.emulator.models import engine_model, models
+from thunder_router.emulator.traces import Session, load
 from thunder_router.errors import ConfigError
 from thunder_router.scheduling.core import scheduler_config
 
@@ -30,7 +30,6 @@ __all__ = [
     "SimulationOptions",
     "SimulationReport",
     "models",
-    "read_sessions",
     "simulate",
     "workloads",
 ]
@@ -69,7 +68,7 @@ class SimulationOptions(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     workload: str = "mini-swe"
-    """One of `workloads()`, or a file of recorded sessions."""
+    """One of `workloads()`, or a file: a trace, a journal, a request log."""
     model: str = "glm-4.6"
     """One of `models()`, or a TOML file of constants."""
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
@@ -118,24 +117,6 @@ class SimulationOptions(BaseModel):
         return given * self.workers if len(given) == 1 else given
 
 
-def read_sessions(path: Path) -> list[list[tuple[int, int, int, float]]]:
-    """Recorded sessions from a file.
-
-    Raises:
-        ConfigError: it cannot be read, or is not as `docs/emulation.md` says.
-    """
-    try:
-        sessions = json.loads(path.read_text(encoding="utf-8"))
-        return [
-            [(int(p), int(o), int(r), float(s)) for p, o, r, s, *_ in session]
-            for session in sessions
-        ]
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}") from error
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{path}: not a list of sessions of turns: {error}") from error
-
-
 def simulate(
     options: SimulationOptions, router: str, scheduling: SchedulingSettings, *, seed: int
 ) -> SimulationReport:
@@ -176,11 +157,11 @@ def simulate(
     )
 
 
-def _workload(workload: str) -> str | list[list[tuple[int, int, int, float]]]:
+def _workload(workload: str) -> str | list[Session]:
     path = Path(workload)
     if workload in workloads():
         return workload
     if not path.suffix and not path.exists():
         known = ", ".join(workloads())
         raise ConfigError(f"no workload {workload!r}; known: {known}, or a file")
-    return read_sessions(path)
+    return load(path).sessions
