@@ -14,7 +14,15 @@ from pathlib import Path
 
 from bench.processes import console_script
 
-__all__ = ["CACHE", "SYSTEMS", "System", "UnavailableError"]
+__all__ = [
+    "CACHE",
+    "METRICS_PORT_OFFSET",
+    "SGLANG_ROUTER",
+    "SYSTEMS",
+    "System",
+    "UnavailableError",
+    "virtual_environment",
+]
 
 HERE = Path(__file__).parent
 CACHE = HERE / ".cache"
@@ -57,7 +65,7 @@ def _thunder_router(policy: str) -> Command:
 def _sglang_router(policy: str) -> Command:
     def command(port: int, workers: Sequence[str], scratch: Path) -> list[str]:
         del scratch
-        python = _virtual_environment(SGLANG_ROUTER)
+        python = virtual_environment(SGLANG_ROUTER)
         return [
             *(str(python), "-m", "sglang_router.launch_router"),
             *("--host", "127.0.0.1", "--port", str(port)),
@@ -83,18 +91,22 @@ def _nginx(port: int, workers: Sequence[str], scratch: Path) -> list[str]:
     return [program, "-p", str(scratch), "-c", str(configuration)]
 
 
-def _virtual_environment(requirement: str) -> Path:
-    """The interpreter of an environment that holds just this requirement."""
-    folder = CACHE / requirement.replace("==", "-")
+def virtual_environment(*requirements: str) -> Path:
+    """The interpreter of an environment that holds just these requirements.
+
+    Raises:
+        UnavailableError: they could not be installed.
+    """
+    folder = CACHE / "-".join(requirements).replace("==", "-")
     python = folder / "bin" / "python"
     installed = folder / ".installed"
     if installed.exists():
         return python
     try:
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", requirement], check=True)
+        subprocess.run([str(python), "-m", "pip", "install", "-q", *requirements], check=True)
     except subprocess.CalledProcessError as error:
-        raise UnavailableError(f"pip could not install {requirement}") from error
+        raise UnavailableError(f"pip could not install {', '.join(requirements)}") from error
     installed.touch()
     return python
 

@@ -1,7 +1,7 @@
 """The processes of one phase: emulated workers and, in front of them, the router under a policy.
 
-The engine's time runs `speed` times faster than the wall's, so the router's own times, which are
-of the wall, are divided by it: a lease of 30 s must mean 30 s to the programs.
+The engine's time runs `speed` times faster than the wall's, and the router's with it: see
+`bench.scaled`.
 """
 
 from collections.abc import Iterator
@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Literal
 
 from bench.processes import Process, console_script, free_port, wait_until_answers
+from bench.scaled import scaled_settings
 
 __all__ = ["Policy", "Scale", "fleet"]
 
-PREFILL_US_PER_TOKEN = 50.0
-PREFILL_NS_PER_TOKEN2 = 1.0
-"""Of the emulated model, GLM-4.6 on eight H100: what `thunder_router.workers.costs` knows of it."""
-
 Policy = Literal["off", "adaptive"]
+MODEL = "glm-4.6"
+"""The emulated worker's own preset: on eight H100."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ def fleet(scale: Scale, policy: Policy, seed: int, folder: Path) -> Iterator[str
             stack.enter_context(_emulated_worker(scale, seed, folder)) for _ in range(scale.workers)
         ]
         settings = folder / "thunder.toml"
-        settings.write_text(_settings(scale.speed, workers))
+        settings.write_text(scaled_settings(workers, MODEL, scale.speed))
         port = free_port()
         command = [
             *(console_script("thunder-router"), "serve", "--config", str(settings)),
@@ -71,28 +70,3 @@ def _emulated_worker(scale: Scale, seed: int, folder: Path) -> Iterator[str]:
     with Process(command, log=folder / f"worker-{port}.log") as process:
         wait_until_answers(f"{url}/health", process, timeout_s=30)
         yield url
-
-
-def _settings(speed: float, workers: list[str]) -> str:
-    """The router's settings: its times, and what prefill costs, divided by the speed."""
-    entries = "".join(
-        f"""
-[[workers.entries]]
-url = "{url}"
-prefill_us_per_token = {PREFILL_US_PER_TOKEN / speed}
-prefill_ns_per_token2 = {PREFILL_NS_PER_TOKEN2 / speed}
-"""
-        for url in workers
-    )
-    return f"""
-[scheduling]
-tick_s = {1 / speed}
-lease_s = {30 / speed}
-lease_min_s = {60 / speed}
-idle_timeout_s = {3600 / speed}
-reservation_s = {60 / speed}
-time_slice_s = {600 / speed}
-
-[workers]
-loads_interval_s = 0.1
-{entries}"""
