@@ -7,6 +7,9 @@ STAMP := $(VENV)/.ready
 ENGINE_VENV := $(or $(THUNDER_ENGINE_VENV),.engine/venv)
 RUST := $(shell find rust Cargo.toml Cargo.lock -name '*.rs' -o -name '*.toml' -o -name '*.lock' 2>/dev/null)
 
+# Asked before anything is downloaded, and again before each build.
+NEEDS_RUST = command -v cargo >/dev/null || { echo "error: a Rust toolchain is needed to build the native core (cargo was not found): see rustup.rs" >&2; exit 1; }
+
 .PHONY: setup build demo check format test test-rust test-python test-properties test-packaging bench clean test-docker test-engine
 .DEFAULT_GOAL := test
 
@@ -15,6 +18,7 @@ setup: $(STAMP)          ## the virtual environment with the package and its too
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null || { echo "error: Python 3.11 or newer is needed ($(PYTHON) was not found)" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; $(PYTHON) is older. Try make PYTHON=python3.12" >&2; exit 1; }
+	@$(NEEDS_RUST)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --upgrade pip
 
@@ -23,7 +27,7 @@ $(VENV)/.dependencies: pyproject.toml | $(VENV)/bin/python
 	@touch $@
 
 $(STAMP): $(VENV)/.dependencies $(RUST)
-	@command -v cargo >/dev/null || { echo "error: a Rust toolchain is needed to build the native core (cargo was not found): see rustup.rs" >&2; exit 1; }
+	@$(NEEDS_RUST)
 	PIP_QUIET=1 $(BIN)/maturin develop --release --quiet
 	@touch $@
 
