@@ -10,7 +10,7 @@ from typing import Any
 from fake_engine import FakeEngine
 from thunder_router.config import EnvironmentSettings
 from thunder_router.environment_settings import DiskSettings, DockerSettings, ImageSettings
-from thunder_router.environments import Environments, Store
+from thunder_router.environments import Environments, Store, labels
 from thunder_router.environments.disk import Room
 from thunder_router.environments.events import Tick
 
@@ -84,3 +84,8 @@ async def owns(environments: Environments, program: str, count: int) -> None:
 async def settled(environments: Environments) -> None:
     """Waits until nothing is queued and nothing is in flight."""
     await until(environments, lambda: environments.status().in_flight == 0)
+
+
+def labelled(program: str) -> dict[str, str]:
+    """The labels by which an agent gives a container to its program."""
+    return {labels.PROGRAM: program}

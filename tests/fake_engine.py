@@ -29,6 +29,7 @@ class FakeEngine:
         self.mounted: dict[str, str] = {}
         """Volume or network by the container that uses it."""
         self.faults: dict[str, list[Exception]] = {}
+        self._lost: list[str] = []
         self.exit_status: dict[tuple[str, ...], int] = {}
         self.up = True
         self.calls: list[tuple[str, str]] = []
@@ -69,11 +70,17 @@ class FakeEngine:
         if told:
             attributes = {**(labels or {}), "name": name, "image": image}
             self._say(kind, "create", ref, attributes)
+            if kind is Kind.CONTAINER:
+                self._say(kind, "start", ref, attributes)
         return ref
 
     def fault(self, call: str, *errors: Exception) -> None:
         """The next calls of that name fail so."""
         self.faults.setdefault(call, []).extend(errors)
+
+    def lose(self, *calls: str) -> None:
+        """The next calls of these names have their effect, and no answer."""
+        self._lost.extend(calls)
 
     def crash(self) -> None:
         """The engine is killed: streams break, calls fail."""
@@ -114,6 +121,11 @@ class FakeEngine:
                 raise errors.pop(0)
         finally:
             self.in_flight -= 1
+
+    def _answer(self, name: str) -> None:
+        if name in self._lost:
+            self._lost.remove(name)
+            raise EngineUnreachableError("no answer within 15 s")
 
     def _find(self, kind: Kind, ref: str) -> Sighting | None:
         if found := self.objects.get((kind, ref)):
@@ -176,6 +188,7 @@ class FakeEngine:
             running=True,
             ports=ports,
         )
+        self._answer("create")
         return ref
 
     async def start(self, container: str) -> None:
@@ -198,6 +211,7 @@ class FakeEngine:
     async def pause(self, container: str) -> None:
         await self._call("pause", container)
         self.frozen.add(self._must(Kind.CONTAINER, container).ref)
+        self._answer("pause")
 
     async def unpause(self, container: str) -> None:
         await self._call("unpause", container)
@@ -205,10 +219,12 @@ class FakeEngine:
         if ref not in self.frozen:
             raise EngineError(409, f"Container {container} is not paused")
         self.frozen.discard(ref)
+        self._answer("unpause")
 
     async def stop(self, container: str, timeout_s: float) -> None:
         await self._call("stop", container)
         self.frozen.add(self._must(Kind.CONTAINER, container).ref)
+        self._answer("stop")
 
     async def remove(self, kind: Kind, ref: str) -> None:
         await self._call("remove", ref)
@@ -221,6 +237,7 @@ class FakeEngine:
         self.running_execs.discard(found.ref)
         self.frozen.discard(found.ref)
         self._say(kind, "destroy", found.ref, {})
+        self._answer("remove")
 
     async def image(self, ref: str, *, layers: bool = False) -> ImageFacts | None:
         await self._call("image", ref)
@@ -236,6 +253,7 @@ class FakeEngine:
         if ref not in self.images_there:
             raise EngineError(404, f"manifest for {ref} not found: manifest unknown")
         self.images_here[ref] = ImageFacts(f"sha256:{ref}", (ref,), self.images_there[ref])
+        self._answer("pull")
 
     async def remove_image(self, ref: str) -> None:
         await self._call("remove_image", ref)

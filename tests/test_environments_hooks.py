@@ -10,6 +10,7 @@ from aiohttp import web
 
 from environment_harness import Harness, settled, until
 from thunder_router.environment_settings import HookSettings
+from thunder_router.environments import processes
 
 
 class Listener:
@@ -162,3 +163,16 @@ async def test_silence_is_told_where_there_is_no_engine_at_all(
         await until(environments, lambda: len(listener.heard) == 1)
         await settled(environments)
     assert listener.heard[0][2]["moment"] == "crash"
+
+
+async def test_a_command_that_takes_too_long_is_ended_with_all_that_it_started(
+    tmp_path: Path,
+) -> None:
+    note = tmp_path / "pid"
+    script = f"sleep 300 & echo $! > {note}.part; mv {note}.part {note}; wait"
+    harness = harness_with(tmp_path, command=["sh", "-c", script], timeout_s=1, retries=0)
+    async with harness.router() as environments:
+        environments.request("p1")
+        environments.released("p1")
+        await until(environments, lambda: environments.status().tally.get("hooks_failed") == 1)
+    assert processes.identify(int(note.read_text())) is None

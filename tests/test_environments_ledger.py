@@ -284,8 +284,14 @@ class World(RuleBasedStateMachine):
                 self.tell(ended)
             case actions.RunHook(hook=hook):
                 self.tell(Ended(hook.key, Step.REMOVE, Outcome.DONE))
-            case actions.Look(program=program, kind=kind, ref=ref):
-                self.tell(events.Found(program, kind, ref, self.here.get((kind, ref))))
+            case actions.Look(owner=owner, kind=kind, ref=ref, claim=claim):
+                sighting = self.here.get((kind, ref))
+                answered = not fate.startswith("lost")
+                self.tell(
+                    events.Found(
+                        owner, kind, ref, sighting if answered else None, claim, answered=answered
+                    )
+                )
             case actions.Sweep(owner=owner):
                 for sighting in list(self.here.values()):
                     if sighting.labels.get(labels.PROGRAM) == owner.program:

@@ -1,4 +1,4 @@
-"""Preparing, freezing and images over a fake engine."""
+"""Preparing and images over a fake engine."""
 
 import asyncio
 from pathlib import Path
@@ -12,10 +12,10 @@ from thunder_router.environment_settings import (
     ProbeSettings,
     TemplateSettings,
 )
-from thunder_router.environments import Environments, labels
+from thunder_router.environments import Environments, Store, labels
 from thunder_router.environments.disk import Room
-from thunder_router.environments.engine import EngineError, Layer
-from thunder_router.environments.records import Kind, State
+from thunder_router.environments.engine import EngineError, ImageFacts, Layer
+from thunder_router.environments.records import Image, Kind, Spec
 
 MIB = 1 << 20
 INIT = ("sh", "-c", "setup")
@@ -40,6 +40,10 @@ def harness_with(folder: Path, **changes: object) -> Harness:
 @pytest.fixture
 def harness(tmp_path: Path) -> Harness:
     return harness_with(tmp_path)
+
+
+async def determined(environments: Environments, program: str) -> None:
+    await until(environments, lambda: environments.environment(program).settled)
 
 
 async def ready(environments: Environments, program: str) -> None:
@@ -198,61 +202,6 @@ async def test_an_image_that_is_not_allowed_is_never_asked_for(
     assert not any(call in ("image", "pull") for call, _ in harness.engine.calls)
 
 
-async def test_a_waiting_programs_container_is_frozen_and_thawed_before_its_turn(
-    tmp_path: Path,
-) -> None:
-    harness = harness_with(tmp_path, prepare=PreparationSettings(on_pause="pause"))
-    engine = harness.engine
-    async with harness.router() as environments:
-        environments.request("p1")
-        box = engine.put(Kind.CONTAINER, "box", {labels.PROGRAM: "p1"})
-        await owns(environments, "p1", 1)
-        environments.paused("p1", waiting=True)
-        await until(environments, lambda: box in engine.frozen)
-        environments.restored("p1")
-        await until(environments, lambda: not engine.frozen)
-        await settled(environments)
-        assert environments.owned("p1")[0].state is State.READY
-
-
-async def test_a_program_whose_tool_is_at_work_is_not_frozen_until_it_waits(
-    tmp_path: Path,
-) -> None:
-    harness = harness_with(tmp_path, prepare=PreparationSettings(on_pause="pause"))
-    engine = harness.engine
-    async with harness.router() as environments:
-        environments.request("p1")
-        box = engine.put(Kind.CONTAINER, "box", {labels.PROGRAM: "p1"})
-        await owns(environments, "p1", 1)
-        engine.exec_started(box)
-        environments.paused("p1")
-        await settled(environments)
-        assert not engine.frozen
-        # Its request comes while another exec of it still runs.
-        environments.request("p1")
-        await settled(environments)
-        assert not engine.frozen
-        engine.exec_ended(box)
-        await until(environments, lambda: box in engine.frozen)
-        environments.released("p1")
-        await until(environments, lambda: not engine.objects)
-
-
-async def test_an_exec_that_no_event_told_of_keeps_a_container_from_being_frozen(
-    tmp_path: Path,
-) -> None:
-    harness = harness_with(tmp_path, prepare=PreparationSettings(on_pause="stop"))
-    engine = harness.engine
-    async with harness.router() as environments:
-        environments.request("p1")
-        box = engine.put(Kind.CONTAINER, "box", {labels.PROGRAM: "p1"})
-        await owns(environments, "p1", 1)
-        engine.running_execs.add(box)
-        environments.paused("p1", waiting=True)
-        await settled(environments)
-        assert not engine.frozen
-
-
 async def evicting(harness: Harness, environments: Environments) -> None:
     """Fills the disk, and lets the router look at it."""
     harness.room = Room(total=1000 * MIB, free=50 * MIB)
@@ -358,3 +307,38 @@ async def test_dry_run_does_nothing_to_the_engine(tmp_path: Path) -> None:
     changing = {"create", "start", "remove", "pull", "pause", "stop", "remove_image", "execute"}
     assert not changing & {call for call, _ in engine.calls}
     assert engine.names() == {"box"}
+
+
+async def test_an_announced_environment_survives_a_restart(harness: Harness) -> None:
+    async with harness.router() as environments:
+        environments.open("p1", spec=Spec("swe/flask:1"))
+        await settled(environments)
+    async with harness.router() as environments:
+        environments.prepare("p1", 0)
+        await ready(environments, "p1")
+        environments.released("p1")
+        await owns(environments, "p1", 0)
+        # The next generation was announced with nothing.
+        environments.prepare("p1", 0)
+        await settled(environments)
+        assert environments.environment("p1").state == "none"
+
+
+async def test_images_that_were_never_there_and_others_images_leave_no_record(
+    tmp_path: Path,
+) -> None:
+    template = TemplateSettings(match="^p", image="swe/{id}:1")
+    harness = harness_with(tmp_path, templates={"t": template})
+    engine = harness.engine
+    engine.images_here["swe/p0:1"] = ImageFacts("sha256:theirs", ("swe/p0:1",))
+    async with harness.router() as environments:
+        for number in range(20):
+            environments.prepare(f"p{number}", 0)
+            await determined(environments, f"p{number}")
+            environments.released(f"p{number}")
+        await until(environments, lambda: not environments.resources())
+        environments.reconcile()
+        await until(environments, lambda: not environments.images())
+    store = Store(tmp_path / "journal.db")
+    assert [record for record in store.load() if isinstance(record, Image)] == []
+    store.close()

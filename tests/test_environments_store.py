@@ -104,3 +104,34 @@ def test_a_process_that_ended_does_not_run_even_before_it_is_waited_for() -> Non
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not processes.runs(process)
     child.wait()
+
+
+def test_the_journal_is_for_its_owner_alone_and_for_one_router_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    store = Store(path)
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(sqlite3.OperationalError, match="another router uses it"):
+        Store(path)
+    store.close()
+    Store(path).close()
+
+
+async def test_a_line_that_cannot_be_written_does_not_keep_others_from_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path / "journal.db")
+    spec = Spec("swe/a:1", env=(("TOKEN", "s3cret"),))
+    odd = Program("odd", 1, 0, failure="\ud800", spec=spec)
+    await store.commit([Keep(odd), Keep(Program("sound", 1, 0))])
+    assert [record.id for record in store.load() if isinstance(record, Program)] == ["sound"]
+    assert "unwritable=programs/odd" in caplog.text
+    assert "s3cret" not in caplog.text
+    store.close()
+
+
+def test_a_process_that_never_closes_its_journal_ends_all_the_same(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from thunder_router.environments import Store; "
+        "Store(Path(sys.argv[1]))"
+    )
+    subprocess.run([sys.executable, "-c", script, tmp_path / "journal.db"], check=True, timeout=30)

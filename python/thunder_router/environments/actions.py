@@ -18,6 +18,18 @@ class Keep:
 
     record: Program | Resource | Image
 
+    @property
+    def table(self) -> str:
+        """Where it is kept: `programs`, `resources` or `images`."""
+        return f"{type(self.record).__name__.lower()}s"
+
+    @property
+    def key(self) -> str:
+        """What it is kept under."""
+        match self.record:
+            case Program(id=key) | Resource(key=key) | Image(ref=key):
+                return key
+
 
 @dataclass(frozen=True, slots=True)
 class Forget:
@@ -54,9 +66,11 @@ class Cancel:
 class Look:
     """Find what the engine has under this name, then tell the ledger `Found`."""
 
-    program: str
+    owner: Owner
     kind: Kind
     ref: str
+    claim: str | None = None
+    """The claim that raised the question; None: somebody gave the name."""
 
 
 @dataclass(frozen=True, slots=True)

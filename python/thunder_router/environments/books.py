@@ -5,14 +5,14 @@ topic modules (claims, teardown, lifetimes, preparing, images, freezing) decide;
 remembers. It holds no rule of its own, so it can be recounted: see `check`.
 """
 
-import heapq
 import random
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 from thunder_router.environment_settings import EnvironmentSettings
-from thunder_router.environments.actions import Action, Forget, Keep
+from thunder_router.environments.actions import Action, Forget, Keep, Look
 from thunder_router.environments.adopt import Claims
+from thunder_router.environments.alarms import Alarms
 from thunder_router.environments.records import (
     Image,
     Kind,
@@ -57,6 +57,8 @@ class Books:
         """Objects that raised a claim which no known program raises, by claim and key."""
         self.asked: dict[str, set[str]] = {}
         """Names that were looked up already, by the program that gave them."""
+        self.unanswered: dict[str, list[Look]] = {}
+        """Lookups for the engine's return, by the program that gave the names."""
         self.member_of: dict[str, str] = {}
         """Key of the compose project, by the id of a container in it."""
         self.planned: dict[str, None] = {}
@@ -64,7 +66,7 @@ class Books:
         self.ahead: set[str] = set()
         """Environments under way or ready that their programs have not come to."""
         self.prepare_ms: dict[str, deque[int]] = {}
-        """Recent times from planned to ready, by image."""
+        """Recent times from planned to ready, by image, of the images last prepared."""
         self.tally: Counter[str] = Counter()
         self.spent_ms: Counter[str] = Counter()
         """Milliseconds that preparing, teardown and tools took, all together."""
@@ -76,7 +78,7 @@ class Books:
         self._users: dict[str, set[str]] = {}
         self._kept: set[str] = set()
         self._touched: set[str] = set()
-        self._alarms: list[tuple[int, str]] = []
+        self._alarms = Alarms()
         self._actions: list[Action] = []
 
     # === records ===
@@ -124,11 +126,18 @@ class Books:
                     self._kept.discard(record.id)
                     self._actions.append(Forget("programs", record.id))
                 self.asked.pop(record.id, None)
+                self.unanswered.pop(record.id, None)
+                self._touched.discard(record.id)
+                self._alarms.forget(f"program:{record.id}")
             case Resource():
                 self._unindex(record)
+                # Its name may be another's next: whoever gives it again has it looked up again.
+                self.asked.pop(record.owner.program, None)
+                self._alarms.forget(record.key)
                 self._actions.append(Forget("resources", record.key))
             case Image():
                 self.images.pop(record.ref, None)
+                self._alarms.forget(record.key)
                 self._actions.append(Forget("images", record.ref))
 
     def _worth_keeping(self, program: Program) -> bool:
@@ -137,6 +146,7 @@ class Books:
             program.id in self._kept
             or program.lease_until_ms
             or program.process
+            or program.spec
             or self.holds(program.id)
         )
 
@@ -180,13 +190,17 @@ class Books:
                 self.execs.pop(name, None)
         if resource.kind is Kind.COMPOSE:
             for container in [c for c, key in self.member_of.items() if key == resource.key]:
-                del self.member_of[container]
-                self.execs.pop(container, None)
+                self.left(container)
         if resource.spec is not None:
             users = self._users.get(resource.spec.image, set())
             users.discard(resource.key)
             if not users:
                 self._users.pop(resource.spec.image, None)
+
+    def left(self, container: str) -> None:
+        """A container of a compose project is no more."""
+        if self.member_of.pop(container, None) is not None:
+            self.execs.pop(container, None)
 
     # === looking ===
 
@@ -236,17 +250,16 @@ class Books:
         return actions
 
     def wake(self, at_ms: int, key: str) -> None:
-        """Looks at this key again at that time. Early or needless alarms do no harm."""
-        heapq.heappush(self._alarms, (at_ms, key))
+        """Looks at this key again at that time, or before; see `alarms`."""
+        self._alarms.set(at_ms, key)
 
     def due(self, now_ms: int) -> Iterator[str]:
         """Keys whose alarms have gone off."""
-        while self._alarms and self._alarms[0][0] <= now_ms:
-            yield heapq.heappop(self._alarms)[1]
+        return self._alarms.due(now_ms)
 
     def next_due_ms(self) -> int | None:
         """When the next alarm goes off."""
-        return self._alarms[0][0] if self._alarms else None
+        return self._alarms.next_ms()
 
     # === start and self-check ===
 

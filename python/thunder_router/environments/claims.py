@@ -22,7 +22,7 @@ from thunder_router.environments.records import (
     State,
 )
 
-__all__ = ["found", "hold", "leased", "opened", "registered", "requested", "sighted"]
+__all__ = ["found", "hold", "leased", "look_again", "opened", "registered", "requested", "sighted"]
 
 
 def opened(books: Books, program_id: str, now_ms: int, *, requested: bool) -> Program:
@@ -59,6 +59,7 @@ def requested(books: Books, event: Requested, now_ms: int) -> None:
         return
     program = opened(books, event.program, now_ms, requested=True)
     if event.peer is not None and event.peer != program.peer:
+        books.leave_peer(program)
         program = replace(program, peer=event.peer)
         books.touch(program)
         hold(books, program, now_ms)
@@ -73,16 +74,31 @@ def registered(books: Books, event: Registered, now_ms: int) -> None:
     enabled = books.settings.docker.registered_ids
     if not enabled or not labels.may_own(event.program) or not labels.is_ref(event.ref):
         return
-    opened(books, event.program, now_ms, requested=True)
+    program = opened(books, event.program, now_ms, requested=True)
     if not books.known(event.kind, event.ref):
-        _look(books, event.program, event.kind, event.ref)
+        _look(books, Look(_owner(program), event.kind, event.ref))
 
 
-def _look(books: Books, program_id: str, kind: Kind, ref: str) -> None:
-    asked = books.asked.setdefault(program_id, set())
-    if ref not in asked:
-        asked.add(ref)
-        books.ask(Look(program_id, kind, ref))
+def _owner(program: Program) -> Owner:
+    return Owner(program.id, program.generation)
+
+
+def _look(books: Books, look: Look) -> None:
+    asked = books.asked.setdefault(look.owner.program, set())
+    if look.ref not in asked:
+        asked.add(look.ref)
+        if books.engine_up:
+            books.ask(look)
+        else:
+            books.unanswered.setdefault(look.owner.program, []).append(look)
+
+
+def look_again(books: Books) -> None:
+    """The engine is back: asks for all that could not be looked up."""
+    for looks in books.unanswered.values():
+        for look in looks:
+            books.ask(look)
+    books.unanswered.clear()
 
 
 def leased(books: Books, event: Leased, now_ms: int) -> None:
@@ -95,32 +111,46 @@ def leased(books: Books, event: Leased, now_ms: int) -> None:
         last_used_ms=now_ms,
         lease_until_ms=event.lease_until_ms or program.lease_until_ms,
         process=event.process or program.process,
+        spec=event.spec or program.spec,
     )
     books.put(program)
     lifetimes.rearm(books, program)
 
 
 def found(books: Books, event: Found, now_ms: int) -> None:
-    """A looked-up object becomes the program's, unless there is a reason against it."""
-    sighting = event.sighting
-    program = books.programs.get(event.program)
-    if sighting is None or program is None or program.released:
-        # It may appear later under the same name: let the next request ask again.
-        books.asked.get(event.program, set()).discard(event.asked)
+    """A looked-up object becomes the program's, unless there is a reason against it.
+
+    The name was given in one generation; if that is over by now, what already bore the name then
+    goes with it.
+    """
+    owner, sighting = event.owner, event.sighting
+    program = books.programs.get(owner.program)
+    if program is None:
         return
-    owner_label = sighting.labels.get(labels.PROGRAM, event.program)
+    if not event.answered:
+        look = Look(owner, event.kind, event.asked, event.claim)
+        books.unanswered.setdefault(owner.program, []).append(look)
+        return
+    over = program.released or owner.generation < program.generation
+    born_later = over and sighting is not None and sighting.created_ms > (program.released_ms or 0)
+    if sighting is None or born_later:
+        # It may appear later under the same name: let the next request ask again.
+        books.asked.get(owner.program, set()).discard(event.asked)
+        return
+    contested = event.claim is not None and books.held_by.get(event.claim) != owner.program
+    if contested or owner.generation > program.generation:
+        return
+    owner_label = sighting.labels.get(labels.PROGRAM, owner.program)
     if (
         labels.out_of_bounds(sighting.labels, books.settings.router_id)
         or sighting.restarts
-        or owner_label != event.program
+        or owner_label != owner.program
         or books.known(sighting.kind, sighting.ref)
     ):
         books.tally["registrations_refused"] += 1
         return
-    claims = [c for c in books.claims.of_object(sighting) if c.startswith("peer:")]
-    claim = next((c for c in claims if books.held_by.get(c) == program.id), None)
-    origin = Origin.REGISTERED if claim is None else Origin.ADOPTED
-    _adopt(books, program, program.generation, sighting, origin, claim, now_ms)
+    origin = Origin.REGISTERED if event.claim is None else Origin.ADOPTED
+    _adopt(books, program, owner.generation, sighting, origin, event.claim, now_ms)
 
 
 def sighted(books: Books, event: Sighted, now_ms: int) -> None:
@@ -169,7 +199,7 @@ def _join(books: Books, program: Program, sighting: Sighting, claim: str, now_ms
     """Gives the object to the generation in which it was born."""
     if claim.startswith("peer:"):
         # A reverse proxy has an address too: what restarts by itself is nobody's sandbox.
-        _look(books, program.id, sighting.kind, sighting.ref)
+        _look(books, Look(_owner(program), sighting.kind, sighting.ref, claim))
         return
     said = sighting.labels.get(labels.GENERATION, "")
     if said.isdigit() and int(said) <= program.generation:

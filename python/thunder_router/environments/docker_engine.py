@@ -103,6 +103,7 @@ class DockerEngine:
     async def _calling(self, timeout_s: float | None = None) -> AsyncIterator[aiodocker.Docker]:
         """The connected client, within a time limit, with its errors made ours."""
         limit_s = self._call_timeout_s if timeout_s is None else timeout_s
+        session = self._opened()
         try:
             async with asyncio.timeout(limit_s):
                 yield await self._connected()
@@ -114,6 +115,11 @@ class DockerEngine:
             raise EngineError(error.status or 500, error.message) from error
         except (aiohttp.ClientError, OSError) as error:
             raise EngineUnreachableError(str(error) or type(error).__name__) from error
+        except RuntimeError as error:
+            if self._session is session and not session.closed:
+                raise
+            # aiohttp's word for a session that was closed in the midst of a call, by an outage.
+            raise EngineUnreachableError(str(error)) from error
 
     async def ping(self, timeout_s: float) -> None:
         """Returns if the engine answers within `timeout_s`."""

@@ -87,11 +87,13 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Leased:
-    """The API bounds the program's life: a lease, an owning process, or neither."""
+    """The API announces the program, and may bound its life: a lease, an owning process."""
 
     program: str
     lease_until_ms: int | None = None
     process: Process | None = None
+    spec: Spec | None = None
+    """The environment that it will need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,13 @@ class Sighted:
 class Found:
     """What a `Look` found under the given name; None: nothing."""
 
-    program: str
+    owner: Owner
     kind: Kind
     asked: str
     sighting: Sighting | None
+    claim: str | None = None
+    answered: bool = True
+    """False: the engine could not be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +214,11 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class PrepareAsked:
-    """The program will be served in about `expected_wait_ms`: have this environment by then."""
+    """The program will be served in about `expected_wait_ms`: have its environment by then."""
 
     program: str
     spec: Spec | None
+    """What its template says; None: it has none."""
     expected_wait_ms: int
 
 

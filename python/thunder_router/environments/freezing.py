@@ -71,18 +71,27 @@ def settle(books: Books, program: Program, now_ms: int) -> None:
         if resource.due_ms > now_ms:
             books.wake(resource.due_ms, resource.key)
             continue
+        if step is Step.FREEZE:
+            # Kept before it is asked for: whatever may be frozen is known to want thawing.
+            to = State.PAUSED if books.settings.prepare.on_pause == "pause" else State.STOPPED
+            resource = moved(resource, to, now_ms)
+            books.put(resource)
         books.flying.add(resource.key)
         books.ask(Do(resource, step))
 
 
 def frozen(books: Books, resource: Resource, event: Ended, now_ms: int) -> None:
-    """A freeze has ended. One that failed is let be: it only would have saved memory."""
-    if event.outcome is Outcome.DONE:
-        to = State.PAUSED if books.settings.prepare.on_pause == "pause" else State.STOPPED
-        books.put(moved(resource, to, now_ms))
-        settle(books, books.programs[resource.owner.program], now_ms)
-    elif event.outcome is Outcome.MISSING:
-        teardown.vanished(books, resource, now_ms)
+    """A freeze has ended. One that failed is not tried again: it only would have saved memory."""
+    match event.outcome:
+        case Outcome.MISSING:
+            teardown.vanished(books, resource, now_ms)
+            return
+        case Outcome.REFUSED:
+            # A tool is running. It holds still until then: the exec's end settles it.
+            books.put(moved(resource, State.READY, now_ms, error=event.error))
+        case _:
+            # Done, or nobody knows: thawing what is not frozen does no harm.
+            settle(books, books.programs[resource.owner.program], now_ms)
 
 
 def thawed(books: Books, resource: Resource, event: Ended, now_ms: int) -> None:

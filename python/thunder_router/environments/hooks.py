@@ -7,6 +7,7 @@ twice, after a lost answer or a restart; the idempotency key is then the same.
 import asyncio
 import json
 import os
+import signal
 from collections.abc import Mapping
 from urllib.parse import quote
 
@@ -94,7 +95,8 @@ async def _command(hook: HookSettings, run: Resource) -> Ended:
         await process.communicate(json.dumps(_facts(run)).encode())
     finally:
         if process.returncode is None:
-            process.kill()
+            # With whatever it started: it has a session of its own.
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
         return _ended(run, Outcome.RETRY, f"exited with {process.returncode}")

@@ -17,7 +17,17 @@ from thunder_router.environments.books import Books
 from thunder_router.environments.events import Ended, EvictionPlanned, ImageWanted, Outcome, Step
 from thunder_router.environments.records import Freshness, Image
 
-__all__ = ["advance", "ended", "evict", "evictable", "gone", "needed", "used", "wanted"]
+__all__ = [
+    "advance",
+    "ended",
+    "evict",
+    "evictable",
+    "forget_if_idle",
+    "gone",
+    "needed",
+    "used",
+    "wanted",
+]
 
 
 def needed(books: Books, ref: str, now_ms: int) -> Image:
@@ -98,6 +108,13 @@ def ended(books: Books, image: Image, event: Ended, now_ms: int) -> bool:
             return _failed(books, image, event, now_ms)
     advance(books, books.images[image.ref], now_ms)
     return False
+
+
+def forget_if_idle(books: Books, image: Image, now_ms: int) -> None:
+    """Drops what says nothing that locating does not: an image nobody needs and not ours."""
+    idle = image.key not in books.flying and not books.users(image.ref)
+    if idle and not image.ours and image.wanted_until_ms <= now_ms:
+        books.drop(image)
 
 
 def _failed(books: Books, image: Image, event: Ended, now_ms: int) -> bool:

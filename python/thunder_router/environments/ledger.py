@@ -141,6 +141,7 @@ class Ledger:
         resource = self.books.known(event.kind, event.ref)
         if resource is not None:
             teardown.vanished(self.books, resource, now_ms)
+        self.books.left(event.ref)
         for sightings in self.books.unclaimed.values():
             sightings.pop(f"{event.kind}:{event.ref}", None)
 

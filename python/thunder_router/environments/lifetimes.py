@@ -57,7 +57,7 @@ def review(books: Books, program: Program, now_ms: int) -> None:
     key = f"program:{program.id}"
     if program.released:
         forget_at_ms = (program.released_ms or 0) + _ms(books.settings.orphan_grace_s)
-        if books.holds(program.id) or forget_at_ms > now_ms:
+        if books.holds(program.id) or program.id in books.unanswered or forget_at_ms > now_ms:
             books.wake(max(forget_at_ms, now_ms + 60_000), key)
         else:
             books.drop(program)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import Any, assert_never
 
 from thunder_router.environment_settings import EnvironmentSettings
@@ -80,16 +81,16 @@ class Performer:
         }
         """What a step must get hold of first; the long ones keep out of the short ones' lane."""
         self._hook_room = asyncio.Semaphore(_HOOKS_AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._by_key: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._by_key: dict[str, asyncio.Task[Ended]] = {}
 
     def begin(self, action: Do | RunHook | Cancel | Look | Sweep | Recheck) -> None:
         """Starts the action and returns at once."""
         match action:
             case Do(target=target, step=step):
-                self._start(self._do(target, step), target.key)
+                self._step(self._do(target, step), target.key, step)
             case RunHook(hook=hook):
-                self._start(self._run_hook(hook), hook.key)
+                self._step(self._run_hook(hook), hook.key, Step.REMOVE)
             case Cancel(key=key):
                 if task := self._by_key.get(key):
                     task.cancel()
@@ -109,37 +110,43 @@ class Performer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, work: Coroutine[Any, Any, None], key: str | None = None) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._hold(asyncio.get_running_loop().create_task(work))
+
+    def _step(self, work: Coroutine[Any, Any, Ended], key: str, step: Step) -> None:
         task = asyncio.get_running_loop().create_task(work)
+        self._hold(task)
+        self._by_key[key] = task
+        task.add_done_callback(lambda _: self._stepped(task, key, step))
+
+    def _hold(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        if key is not None:
-            self._by_key[key] = task
-            task.add_done_callback(lambda done: self._forget(key, done))
 
-    def _forget(self, key: str, task: "asyncio.Task[None]") -> None:
+    def _stepped(self, task: asyncio.Task[Ended], key: str, step: Step) -> None:
+        # Told from here, because a task that is cancelled before its first turn runs no line.
         if self._by_key.get(key) is task:
             del self._by_key[key]
+        if task.cancelled():
+            self._tell(Ended(key, step, Outcome.RETRY, "broken off"))
+        else:
+            self._tell(task.result())
 
-    async def _do(self, target: Resource | Image, step: Step) -> None:
+    async def _do(self, target: Resource | Image, step: Step) -> Ended:
         if self._settings.dry_run:
             _log.info("dry_run=true step=%s target=%s", step, target.key)
             outcome = Outcome.DONE if step is Step.REMOVE else Outcome.REFUSED
-            self._tell(Ended(target.key, step, outcome, "dry run"))
-            return
-        ended = Ended(target.key, step, Outcome.RETRY, "broken off")
+            return Ended(target.key, step, outcome, "dry run")
         try:
             async with AsyncExitStack() as room:
                 for semaphore in self._room.get(step, (self._lane,)):
                     await room.enter_async_context(semaphore)
-                ended = await self._carry_out(target, step)
+                return await self._carry_out(target, step)
         except EngineError as error:
-            ended = Ended(target.key, step, judged(step, error), str(error))
+            return Ended(target.key, step, judged(step, error), str(error))
         except Exception as error:
             _log.exception("step=%s target=%s", step, target.key)
-            ended = Ended(target.key, step, Outcome.RETRY, repr(error))
-        finally:
-            self._tell(ended)
+            return Ended(target.key, step, Outcome.RETRY, repr(error))
 
     def _carry_out(self, target: Resource | Image, step: Step) -> Coroutine[Any, Any, Ended]:
         match target, step:
@@ -166,27 +173,28 @@ class Performer:
             case _:
                 raise ValueError(f"{step} is not for {target.key}")
 
-    async def _run_hook(self, hook: Resource) -> None:
-        ended = Ended(hook.key, Step.REMOVE, Outcome.RETRY, "broken off")
+    async def _run_hook(self, hook: Resource) -> Ended:
+        if self._settings.dry_run:
+            return Ended(hook.key, Step.REMOVE, Outcome.DONE, "dry run")
         try:
             async with self._hook_room:
-                if self._settings.dry_run:
-                    ended = Ended(hook.key, Step.REMOVE, Outcome.DONE, "dry run")
-                else:
-                    ended = await self._hooks.run(hook)
+                return await self._hooks.run(hook)
         except Exception as error:
             _log.exception("hook=%s", hook.ref)
-            ended = Ended(hook.key, Step.REMOVE, Outcome.RETRY, repr(error))
-        finally:
-            self._tell(ended)
+            return Ended(hook.key, Step.REMOVE, Outcome.RETRY, repr(error))
 
     async def _look(self, action: Look) -> None:
+        found = events.Found(
+            action.owner, action.kind, action.ref, None, action.claim, answered=False
+        )
         try:
             async with self._lane:
                 sighting = await self._engine.sight(action.kind, action.ref)
-        except EngineError:
-            sighting = None
-        self._tell(events.Found(action.program, action.kind, action.ref, sighting))
+            found = replace(found, sighting=sighting, answered=True)
+        except EngineError as error:
+            _log.info("look=%s error=%r", action.ref, str(error))
+        finally:
+            self._tell(found)
 
     async def _sweep(self, owner: Owner) -> None:
         try:

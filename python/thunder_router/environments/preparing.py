@@ -47,6 +47,9 @@ _STEPS: Final = {
 }
 _HEADROOM: Final = 1.25
 """How much earlier than its measured time an environment is begun."""
+_TIMES_KEPT: Final = 32
+_IMAGES_MEASURED: Final = 4096
+"""Images whose times are kept, the ones last prepared: a benchmark has an image a task."""
 
 
 def environment(books: Books, program: Program) -> Resource | None:
@@ -65,12 +68,13 @@ def allowed(patterns: tuple[str, ...], image: str) -> bool:
 def asked(books: Books, program: Program, event: PrepareAsked, now_ms: int) -> None:
     """Plans the environment, to begin when what remains of the wait is needed for it."""
     existing = environment(books, program)
-    if event.spec is None or (existing is not None and existing.state is not State.PLANNED):
+    spec = program.spec or event.spec
+    if spec is None or (existing is not None and existing.state is not State.PLANNED):
         return
-    if not allowed(books.settings.images.allow, event.spec.image):
-        books.touch(replace(program, failure=f"image {event.spec.image} is not allowed"))
+    if not allowed(books.settings.images.allow, spec.image):
+        books.touch(replace(program, failure=f"image {spec.image} is not allowed"))
         return
-    begin_ms = now_ms + _slack_ms(books, event.spec, event.expected_wait_ms)
+    begin_ms = now_ms + _slack_ms(books, spec, event.expected_wait_ms)
     if existing is not None:
         planned = replace(existing, due_ms=min(existing.due_ms, begin_ms))
     else:
@@ -83,8 +87,8 @@ def asked(books: Books, program: Program, event: PrepareAsked, now_ms: int) -> N
             Origin.CREATED,
             State.PLANNED,
             now_ms,
-            image=event.spec.image,
-            spec=event.spec,
+            image=spec.image,
+            spec=spec,
             due_ms=begin_ms,
         )
         books.touch(replace(program, failure=None))
@@ -184,15 +188,22 @@ def _after(state: State, spec: Spec) -> State:
 
 def _ready(books: Books, resource: Resource, now_ms: int) -> None:
     assert resource.spec is not None, "only environments with a spec are prepared"
-    books.prepare_ms.setdefault(resource.spec.image, deque(maxlen=32)).append(
-        now_ms - (resource.started_ms or now_ms)
-    )
+    took_ms = now_ms - (resource.started_ms or now_ms)
+    _measured(books, resource.spec.image, took_ms)
     books.tally["prepared"] += 1
-    books.spent_ms["preparing"] += now_ms - (resource.started_ms or now_ms)
+    books.spent_ms["preparing"] += took_ms
     images.used(books, resource.spec.image, now_ms)
     program = books.programs[resource.owner.program]
     moments.told(books, program, "ready", now_ms)
     freezing.settle(books, program, now_ms)
+
+
+def _measured(books: Books, image: str, took_ms: int) -> None:
+    times = books.prepare_ms.pop(image, None) or deque(maxlen=_TIMES_KEPT)
+    times.append(took_ms)
+    books.prepare_ms[image] = times
+    if len(books.prepare_ms) > _IMAGES_MEASURED:
+        del books.prepare_ms[next(iter(books.prepare_ms))]
 
 
 def _again(books: Books, resource: Resource, error: str | None, now_ms: int) -> None:

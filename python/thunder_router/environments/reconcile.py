@@ -49,6 +49,7 @@ def relisted(books: Books, event: Relisted, now_ms: int) -> None:
     for sighting in event.sightings:
         claims.sighted(books, Sighted(sighting), now_ms)
     books.flush()
+    claims.look_again(books)
     resume(books, now_ms)
 
 
@@ -63,3 +64,4 @@ def resume(books: Books, now_ms: int) -> None:
         preparing.advance(books, resource, now_ms)
     for image in list(books.images.values()):
         images.advance(books, image, now_ms)
+        images.forget_if_idle(books, image, now_ms)

@@ -6,7 +6,7 @@ each new version is journaled before the engine hears of it. Times are Unix mill
 must mean the same after a restart.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
 __all__ = [
@@ -142,6 +142,8 @@ class Program:
     """Paused with a request in hand: no tool is running for it."""
     failure: str | None = None
     """Why its environment could not be prepared."""
+    spec: "Spec | None" = None
+    """The environment that it was announced with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,8 @@ class Spec:
     probe_healthcheck: bool = False
     probe_interval_ms: int = 500
     probe_timeout_ms: int = 60_000
-    env: tuple[tuple[str, str], ...] = ()
+    env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """May hold secrets, so no log line shows it."""
     workdir: str = ""
     network: str = "none"
     ports: tuple[int, ...] = ()

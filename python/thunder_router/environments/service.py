@@ -86,10 +86,10 @@ class Environments:
         self._digested = 0
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
-        self._unwritten: list[Keep | Forget] = []
+        self._unwritten: dict[tuple[str, str], Keep | Forget] = {}
+        """The last line of each record, so that a journal that fails for long costs no more."""
         self._journal_error: str | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._specs: dict[str, Spec] = {}
         books = self._ledger.books
         self.disk = Disk(
             engine, settings.disk, tell=self.tell, evictable=self.evictable, measure=measure
@@ -115,7 +115,7 @@ class Environments:
     async def __aenter__(self) -> "Environments":
         """Takes the journal over and begins to watch."""
         lines = self._ledger.load(self._store.load(), self._clock())
-        self._unwritten += [line for line in lines if isinstance(line, Keep | Forget)]
+        self._remember(lines)
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._keep_books()),
@@ -151,9 +151,8 @@ class Environments:
 
     def prepare(self, program: str, expected_wait_ms: int) -> None:
         """The program's turn comes in about this time."""
-        spec = self._specs.get(program) or templates.of_program(self._settings, program)
-        if spec is not None:
-            self.tell(events.PrepareAsked(program, spec, expected_wait_ms))
+        spec = templates.of_program(self._settings, program)
+        self.tell(events.PrepareAsked(program, spec, expected_wait_ms))
 
     def paused(self, program: str, *, waiting: bool = False) -> None:
         """The program lost its place; `waiting`: with a request in hand."""
@@ -165,7 +164,6 @@ class Environments:
 
     def released(self, program: str, generation: int | None = None) -> None:
         """The program ended. `generation` None: whichever is the present one."""
-        self._specs.pop(program, None)
         self.tell(events.Released(program, generation))
 
     def expired(self, program: str) -> None:
@@ -183,11 +181,9 @@ class Environments:
         owner_pid: int | None = None,
     ) -> None:
         """Announces a program: its environment, its lease, the process that owns it."""
-        if spec is not None:
-            self._specs[program] = spec
         process = None if owner_pid is None else processes.identify(owner_pid)
         until_ms = None if lease_s is None else self._clock() + round(lease_s * 1000)
-        self.tell(events.Leased(program, until_ms, process))
+        self.tell(events.Leased(program, until_ms, process, spec))
 
     def register(self, program: str, kind: Kind, ref: str) -> None:
         """Names an object as the program's."""
@@ -288,17 +284,22 @@ class Environments:
             pass
         self._wake.clear()
 
+    def _remember(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Keep | Forget):
+                self._unwritten[action.table, action.key] = action
+
     async def _journal(self, actions: list[Action]) -> None:
-        self._unwritten += [a for a in actions if isinstance(a, Keep | Forget)]
+        self._remember(actions)
         if not self._unwritten:
             return
         try:
-            await self._store.commit(self._unwritten)
+            await self._store.commit(list(self._unwritten.values()))
         except sqlite3.Error as error:
             _log.error("journal=failing error=%r lines=%d", str(error), len(self._unwritten))
             self._journal_error = str(error)
         else:
-            self._unwritten, self._journal_error = [], None
+            self._unwritten, self._journal_error = {}, None
 
     def _begin(self, action: Action) -> None:
         match action:

@@ -7,6 +7,9 @@ never more: everything else carries labels.
 """
 
 import asyncio
+import fcntl
+import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -21,6 +24,8 @@ from thunder_router.environments.actions import Forget, Keep
 from thunder_router.environments.records import Image, Program, Resource
 
 __all__ = ["Store"]
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA: Final = 1
 _TABLES: Final[dict[str, TypeAdapter[Any]]] = {
@@ -44,16 +49,18 @@ class Store:
         path: The file; its folder must exist.
 
     Raises:
-        sqlite3.Error: the file cannot be opened, or is of a newer version.
+        sqlite3.Error: the file cannot be opened, is of a newer version, or another router's.
     """
 
     def __init__(self, path: Path) -> None:
+        self._lock = _locked(path)
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         version = self._connection.execute("PRAGMA user_version").fetchone()[0]
         if version > _SCHEMA:
             self._connection.close()
+            os.close(self._lock)
             raise sqlite3.DatabaseError(f"{path} is of version {version}, this is {_SCHEMA}")
         for table in _TABLES:
             self._connection.execute(
@@ -61,7 +68,10 @@ class Store:
             )
         self._connection.execute(f"PRAGMA user_version={_SCHEMA}")
         self._queue: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._write, name="environments-journal")
+        # A router that fails before it serves never closes its journal, and must end all the same.
+        self._thread = threading.Thread(
+            target=self._write, name="environments-journal", daemon=True
+        )
         self._thread.start()
 
     def load(self) -> list[Program | Resource | Image]:
@@ -95,6 +105,7 @@ class Store:
         self._queue.put(None)
         self._thread.join()
         self._connection.close()
+        os.close(self._lock)
 
     def _write(self) -> None:
         while True:
@@ -125,16 +136,34 @@ class Store:
         match line:
             case Forget(table=table, key=key):
                 self._connection.execute(f"DELETE FROM {table} WHERE key = ?", (key,))
-            case Keep(record=Program() as program):
-                self._put("programs", program.id, program)
-            case Keep(record=Resource() as resource):
-                self._put("resources", resource.key, resource)
-            case Keep(record=Image() as image):
-                self._put("images", image.ref, image)
+            case Keep(table=table, key=key, record=record):
+                try:
+                    body = _TABLES[table].dump_json(record).decode()
+                except ValueError:
+                    # One line that cannot be written must not keep all the others from it.
+                    _log.exception("unwritable=%s/%s", table, key)
+                    return
+                self._connection.execute(
+                    f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (key, body)
+                )
 
-    def _put(self, table: str, key: str, record: Program | Resource | Image) -> None:
-        body = _TABLES[table].dump_json(record).decode()
-        self._connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", (key, body))
+
+def _locked(path: Path) -> int:
+    """A descriptor that holds the file, made for its owner's eyes only: specs may hold secrets.
+
+    Two routers on one journal would each undo what the other is doing. The kernel lets go of the
+    lock with the process, however it ends; it is not one of those that SQLite takes.
+    """
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise sqlite3.OperationalError(str(error)) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(lock)
+        raise sqlite3.OperationalError("another router uses it") from error
+    return lock
 
 
 def _finish(done: "asyncio.Future[None]", error: sqlite3.Error | None) -> None:
