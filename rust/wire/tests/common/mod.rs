@@ -1,4 +1,4 @@
-//! JSON documents for property tests: any value, in any spelling.
+//! Bodies that are read, and JSON documents for property tests: any value, in any spelling.
 
 #![allow(dead_code, reason = "each test file uses some of it")]
 
@@ -6,6 +6,13 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value};
+use thunder_wire::Dialect;
+use thunder_wire::request::{RequestFacts, scan};
+
+/// What is read of a body that is in order.
+pub(crate) fn facts(body: &str, dialect: Dialect) -> RequestFacts {
+    scan(body.as_bytes(), dialect).unwrap_or_else(|error| panic!("{error}: {body}"))
+}
 
 /// Strings with everything that a spelling may have to escape.
 pub(crate) fn text() -> impl Strategy<Value = String> {
