@@ -193,14 +193,18 @@ def test_the_command_compares_routers_and_names_what_is_wrong(
     said = capsys.readouterr().out
     assert "simulated" in said
     assert "pinned" in said
-    assert "1.00x" in said
+    assert "1.00 ± 0.00" in said
     assert main([*short, "--seeds", "1", "--policy", "off", "--json", "--never-release"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures["options"]["never_release"] is True
-    assert figures["days"]["off"][0]["steps"] > 0
+    (one,) = figures["days"]
+    assert (one["programs"], one["router"], one["seed"]) == (20, "off", 1)
+    assert one["figures"]["steps"] > 0
     for wrong, complaint in (
         (["--policy", "oracle"], "no router"),
         (["--workers", "0"], "--workers"),
+        (["--programs", "20,none"], "--programs"),
+        (["--plot", "/nowhere/at/all.svg"], "--plot: /nowhere/at/all.svg: No such file"),
         (["--seeds", "0"], "--seeds"),
         (["--workload", "nowhere.json"], "nowhere.json"),
         (["--lose-worker", "9"], "--lose-worker"),
@@ -208,3 +212,30 @@ def test_the_command_compares_routers_and_names_what_is_wrong(
     ):
         assert main([*short, *wrong]) == 2
         assert complaint in capsys.readouterr().err
+
+
+def test_several_loads_are_told_beside_each_other_and_drawn(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    plot = tmp_path / "day.svg"
+    day = ["simulate", "--warmup-s", "30", "--measured-s", "120", "--seeds", "2"]
+    loads = ["--programs", "8,16", "--policy", "pinned,bound", "--plot", str(plot)]
+    assert main([*day, *loads]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "/" not in line]
+    assert [row[1:4:2] for row in rows if "pinned" in row or "bound" in row] == [
+        ["8", "pinned"],
+        ["8", "bound"],
+        ["16", "pinned"],
+        ["16", "bound"],
+    ]
+    drawn = plot.read_text(encoding="utf-8")
+    for text in ("mini-swe on 1 x glm-4.6", ">pinned<", ">bound<", "hold, longest", "hit rate"):
+        assert text in drawn
+
+
+def test_the_help_says_what_each_router_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["simulate", "--help"])
+    said = capsys.readouterr().out
+    for name, what in ROUTERS.items():
+        assert f"  {name:14} {what}" in said

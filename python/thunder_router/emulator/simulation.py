@@ -29,6 +29,7 @@ __all__ = [
     "ROUTERS",
     "SimulationOptions",
     "SimulationReport",
+    "check_router",
     "models",
     "simulate",
     "workloads",
@@ -74,7 +75,7 @@ class SimulationOptions(BaseModel):
     workers: Annotated[int, Field(ge=1, le=1024)] = 1
     """Engines, one rank each."""
     programs: Annotated[int, Field(ge=1, le=1_000_000)] = 96
-    """Alive at any time, over all workers."""
+    """Alive at any time, over all workers. The command takes several: 24,48,96."""
     warmup_s: Annotated[int, Field(ge=0)] = 900
     """Virtual seconds before anything counts."""
     measured_s: Annotated[int, Field(ge=1)] = 1800
@@ -117,6 +118,16 @@ class SimulationOptions(BaseModel):
         return given * self.workers if len(given) == 1 else given
 
 
+def check_router(router: str) -> None:
+    """Passes one of `ROUTERS`.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if router not in ROUTERS:
+        raise ConfigError(f"no router {router!r}; known: {', '.join(ROUTERS)}")
+
+
 def simulate(
     options: SimulationOptions, router: str, scheduling: SchedulingSettings, *, seed: int
 ) -> SimulationReport:
@@ -131,8 +142,7 @@ def simulate(
     Raises:
         ConfigError: a name is unknown, or values contradict each other.
     """
-    if router not in ROUTERS:
-        raise ConfigError(f"no router {router!r}; known: {', '.join(ROUTERS)}")
+    check_router(router)
     chosen: str | _core.SchedulerConfig = router
     if router not in _core.baselines():
         chosen = scheduler_config(scheduling.model_copy(update={"policy": router}))
