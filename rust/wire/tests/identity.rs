@@ -6,7 +6,7 @@ mod common;
 
 use common::facts;
 use serde_json::json;
-use thunder_wire::Dialect::{self, Chat, Completions, Generate, Messages, Responses};
+use thunder_wire::Dialect::{Chat, Completions, Generate, Messages, Responses};
 use thunder_wire::request::scan;
 
 #[test]
@@ -201,4 +201,3 @@ fn fields_that_the_router_reads_must_have_their_type_and_stand_once() {
         facts(body, Chat);
     }
 }
-
