@@ -21,5 +21,5 @@ allow() {
 
 macros="thiserror-impl proc-macro2 quote syn unicode-ident"
 allow thunder-core thiserror slab $macros
-allow thunder-wire thiserror memchr xxhash-rust $macros
+allow thunder-wire thiserror memchr xxhash-rust wide safe_arch bytemuck $macros
 allow thunder-sim thunder-core thiserror slab $macros

@@ -4,8 +4,13 @@
 //! them (`memchr`) spends its time starting. A word of bits is computed once and then asked again
 //! and again.
 
+use wide::u8x16;
+
 /// Bytes whose classes one word holds.
 pub(super) const WIDTH: usize = 64;
+
+/// Bytes that one instruction compares: what the plainest x86-64 and aarch64 can do.
+const LANE: usize = 16;
 
 /// 64 bytes of a document.
 pub(super) struct Block([u8; WIDTH]);
@@ -26,39 +31,41 @@ impl Block {
     /// Quotes, backslashes and control characters: all that matters inside a string.
     #[inline]
     pub(super) fn specials(&self) -> u64 {
-        collect(&self.0, |byte| byte == b'"' || byte == b'\\' || byte < 0x20)
+        self.collect(|lane| equal(lane, b'"') | equal(lane, b'\\') | at_most(lane, 0x1F))
     }
 
     /// Bytes equal to this one.
     #[inline]
     pub(super) fn equal(&self, byte: u8) -> u64 {
-        collect(&self.0, |other| other == byte)
+        self.collect(|lane| equal(lane, byte))
     }
 
     /// Digits.
     #[inline]
     pub(super) fn digits(&self) -> u64 {
-        collect(&self.0, |byte| byte.is_ascii_digit())
+        self.collect(|lane| at_most(lane - u8x16::splat(b'0'), 9))
+    }
+
+    /// A bit for each byte for which the test gave all ones, the first byte's lowest.
+    #[inline]
+    fn collect(&self, test: impl Fn(u8x16) -> u8x16) -> u64 {
+        let (lanes, _) = self.0.as_chunks::<LANE>();
+        let bits = |lane: &[u8; LANE]| test(u8x16::new(*lane)).move_mask().cast_unsigned();
+        lanes
+            .iter()
+            .rev()
+            .fold(0, |all, lane| all << LANE | u64::from(bits(lane)))
     }
 }
 
-/// A bit for each byte that passes the test, the first byte's lowest.
-///
-/// The first loop compiles to vector comparisons, 16 bytes an instruction on the plainest x86-64. A
-/// multiplication then gathers the eight flags of a word in its top byte: flag `i` is moved by
-/// `56 - 7 * i` bits, and no two of these moves meet.
 #[inline]
-fn collect(bytes: &[u8; WIDTH], test: impl Fn(u8) -> bool) -> u64 {
-    let mut flags = [0; WIDTH];
-    for (flag, &byte) in flags.iter_mut().zip(bytes) {
-        *flag = u8::from(test(byte));
-    }
-    let (words, _) = flags.as_chunks::<8>();
-    let bits = |word: &[u8; 8]| u64::from_le_bytes(*word).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-    words
-        .iter()
-        .rev()
-        .fold(0, |all, word| all << 8 | bits(word))
+fn equal(lane: u8x16, byte: u8) -> u8x16 {
+    lane.cmp_eq(u8x16::splat(byte))
+}
+
+#[inline]
+fn at_most(lane: u8x16, byte: u8) -> u8x16 {
+    lane.min(u8x16::splat(byte)).cmp_eq(lane)
 }
 
 #[cfg(test)]
