@@ -31,12 +31,11 @@ import uvloop
 from bench.bodies import write_bodies
 from bench.mock_worker import write_script
 from thunder_router import identity
-from thunder_router._core import ResponseScanner, scan_request
+from thunder_router._core import Headers, ResponseScanner, answer_head, scan_request
 from thunder_router.config import RelaySettings, SchedulingSettings
 from thunder_router.observe.metrics import Metrics
 from thunder_router.relay.contract import Arrival, Ended, Endpoint
 from thunder_router.relay.front import Front
-from thunder_router.relay.headers import answer_head
 from thunder_router.relay.message import compose
 from thunder_router.relay.relay import Relay
 from thunder_router.relay.request import Request
@@ -134,9 +133,8 @@ class Shape:
         self.request.method, self.request.target = b"POST", b"/v1/chat/completions"
         self.request.seal()
         self.facts = scan_request(self.body, "chat")
-        self.arrival = Arrival(
-            "chat", self.facts, self.request.headers, self.request.target, len(self.body), "peer"
-        )
+        headers, target = self.request.headers.lowered, self.request.target
+        self.arrival = Arrival("chat", self.facts, headers, target, len(self.body), "peer")
 
 
 def best(act: Callable[[], object], rounds: int) -> float:
@@ -303,7 +301,7 @@ def asker(message: Any, answer: bytes) -> Callable[[], None]:
     receiver: Any = _Answered()
 
     def act() -> None:
-        upstream.send(receiver, message.head, message.body, bodiless=False)
+        upstream.send(receiver, message.parts, bodiless=False)
         upstream.data_received(answer)
 
     return act
@@ -337,7 +335,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for name, shape in shapes.items():
         answer = script.answer(len(shape.body))
-        request, facts = shape.request, shape.facts
+        request, facts, named = shape.request, shape.facts, shape.arrival.headers
         program = "program-17" if shape.named else None
         make = partial(
             compose,
@@ -355,7 +353,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
         found[name] = {
             "read the request": timed(reader(shape)),
             "scan the body": timed(partial(scan_request, shape.body, "chat")),
-            "name the program": timed(partial(identity.name, facts.identity, request.headers)),
+            "name the program": timed(partial(identity.name, facts.identity, named)),
             "estimate tokens": timed(partial(TokenEstimator().estimate, "mock-model", facts)),
             **{f"core, {policy}": timed(decided(policy, program)) for policy in POLICIES},
             **{f"driver, {policy}": timed(scheduled(policy, shape)) for policy in POLICIES},
@@ -367,8 +365,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
                     answer_head,
                     200,
                     b"OK",
-                    head,
-                    dict(head),
+                    Headers(head),
                     measured=True,
                     chunked=False,
                     closes=False,

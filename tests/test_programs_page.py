@@ -85,6 +85,6 @@ def test_a_program_header_wins_or_contradicts(header: str, row: tuple[str, str, 
 def test_the_worker_sees_a_body_form_or_does_not_as_the_page_says(row: tuple[str, ...]) -> None:
     kind, form, seen = row
     body, _ = request((kind, form, "a-program"))
-    sent = scan_request(body, "chat").forward(body, include_usage=False)
+    sent = b"".join(scan_request(body, "chat").forward(body, include_usage=False))
     assert (b"a-program" in sent) == (seen == "yes")
     assert json.loads(sent)["messages"] == json.loads(body)["messages"]

@@ -94,14 +94,14 @@ def play(parts: list[bytes], *, bodiless: bool = False, closes: bool = True) -> 
         home, heard, line = Home(), Heard(), Line()
         connection = Upstream(home)
         connection.connection_made(line)
-        connection.send(heard, b"GET / HTTP/1.1\r\n\r\n", b"", bodiless=bodiless)
+        connection.send(heard, (b"GET / HTTP/1.1\r\n\r\n",), bodiless=bodiless)
         for part in parts:
             if line.closed:
                 break
             connection.data_received(part)
         kept = bool(home.parked) and not line.closed
         status, reason = connection.status, connection.reason
-        headers, trailers = list(connection.lines), list(connection.trailers)
+        headers, trailers = connection.headers.lines, list(connection.trailers)
         if closes:
             connection.connection_lost(None)
         return Outcome(
@@ -252,7 +252,7 @@ async def test_an_answer_that_comes_before_the_request_is_sent_spoils_the_connec
     home, heard, line = Home(), Heard(), Line()
     connection = Upstream(home)
     connection.connection_made(line)
-    connection.send(heard, b"head", b"a long body", bodiless=False)
+    connection.send(heard, (b"head", b"a long body"), bodiless=False)
     line.unsent = 5
     connection.data_received(b"HTTP/1.1 413 No\r\nContent-Length: 2\r\n\r\nno")
     assert (heard.body, heard.completes, home.parked, line.closed) == (b"no", 1, [], True)
@@ -264,9 +264,9 @@ async def test_only_a_reused_connection_that_said_nothing_is_stale() -> None:
         connection = Upstream(home)
         connection.connection_made(Line())
         if reused:
-            connection.send(Heard(), b"head", b"", bodiless=False)
+            connection.send(Heard(), (b"head",), bodiless=False)
             connection.data_received(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        connection.send(heard, b"head", b"", bodiless=False)
+        connection.send(heard, (b"head",), bodiless=False)
         if said:
             connection.data_received(said)
         connection.connection_lost(cast(Exception, ConnectionResetError()))

@@ -388,19 +388,96 @@ class RequestFacts:
         rid: str | None = None,
         priority: int | None = None,
         dp_rank: int | None = None,
-    ) -> bytes:
+    ) -> tuple[bytes | memoryview, ...]:
         """The bytes for the worker: router-only fields cut, the rest untouched.
 
-        Returns `body` itself where nothing changes. `include_usage` splices
-        `stream_options.include_usage` into a streaming chat or completions body that lacks it.
-        `drop` cuts fields that this worker's engine does not know. `session_id`, `rid`, `priority`
-        and `dp_rank` (as `routed_dp_rank`) are spliced in where the client set none, or where its
-        own is dropped.
+        Returns them in parts: `body` itself where nothing changes, views of it for long spans.
+        `include_usage` splices `stream_options.include_usage` into a streaming chat or completions
+        body that lacks it. `drop` cuts fields that this worker's engine does not know.
+        `session_id`, `rid`, `priority` and `dp_rank` (as `routed_dp_rank`) are spliced in where the
+        client set none, or where its own is dropped.
 
         Raises:
             InvalidBodyError: `body` is not the one that was scanned, as its length tells.
             ValueError: `drop` names another field.
         """
+
+@final
+class Headers:
+    """The headers of one message as received, in order, repeats included."""
+
+    def __new__(cls, lines: Sequence[tuple[bytes, bytes]]) -> Headers: ...
+    def __len__(self) -> int: ...
+    def get(self, name: bytes) -> bytes | None:
+        """The value under this name, in any case; of repeats, the last."""
+    @property
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        """Names as sent, and values."""
+    @property
+    def lowered(self) -> list[tuple[bytes, bytes]]:
+        """Names in lower case, and values: as ASGI has them."""
+
+def read_plain(data: bytes) -> tuple[bytes, Headers, int, int] | None:
+    """Reads a POST that `data` begins with, if its whole head is there and plain.
+
+    Plain is what every reader of HTTP understands in the same way: HTTP/1.1, lines that end with
+    CRLF, one `Content-Length` and no other framing, a connection that is kept. Anything else is
+    None, and for another reader to judge.
+
+    Returns the target, the headers, the bytes of the head, and those of the body as announced.
+    """
+
+def request_head(
+    method: bytes,
+    target: bytes,
+    headers: Headers,
+    /,
+    *,
+    prefix: bytes,
+    host: bytes,
+    authorization: bytes | None,
+    own_credentials: bool,
+    rank: int | None,
+    length: int,
+    request_id: bytes | None,
+) -> bytes:
+    """The head of a request for a worker: the client's end-to-end headers, our framing.
+
+    Args:
+        method: In upper case.
+        target: Path and query.
+        headers: The client's.
+        prefix: Put before the target.
+        host: What `Host` says.
+        authorization: The worker's own credentials, in place of the client's.
+        own_credentials: The client's credentials were for the router, not for the worker.
+        rank: The DP rank, told in `X-Data-Parallel-Rank`; None where the worker has one only.
+        length: Bytes of the body.
+        request_id: Sent as `X-Request-Id`; None where the client sent its own.
+    """
+
+def answer_head(
+    status: int,
+    reason: bytes,
+    headers: Headers,
+    /,
+    *,
+    measured: bool,
+    chunked: bool,
+    closes: bool,
+    request_id: bytes,
+) -> bytes:
+    """The head of an answer for a client: the worker's end-to-end headers, our framing.
+
+    Args:
+        status: As the worker said.
+        reason: The worker's own phrase.
+        headers: The worker's.
+        measured: The worker's `Content-Length`, if any, holds.
+        chunked: The body is sent in chunks.
+        closes: The connection ends with this answer.
+        request_id: Told where the worker did not tell it itself.
+    """
 
 def scan_request(body: bytes, dialect: Dialect) -> RequestFacts:
     """One pass, no tree.

@@ -7,13 +7,15 @@ before the announced end.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 from thunder_router import answers
+from thunder_router._core import answer_head
 from thunder_router.answers import Problem
 from thunder_router.relay.client import Client
-from thunder_router.relay.headers import Lines, answer_head, status_line
 from thunder_router.relay.request import Request
+from thunder_router.relay.status import status_line
 from thunder_router.relay.upstream import Upstream
 
 __all__ = ["Answer"]
@@ -70,7 +72,7 @@ class Answer:
         """Takes the worker's head; it is sent with what comes first of the body."""
         request, status = self._request, worker.status
         bodiless = status in (204, 304) or request.method == b"HEAD"
-        measured = b"content-length" in worker.fields
+        measured = worker.headers.get(b"content-length") is not None
         # What is read on the way may be cut, so the length of a stream is not the worker's to say.
         open_ended = not bodiless and (sse or not measured)
         self.keeps = self._client.keeps(request) and not (open_ended and request.http10)
@@ -80,15 +82,16 @@ class Answer:
         self._head = answer_head(
             status,
             worker.reason,
-            worker.lines,
-            worker.fields,
+            worker.headers,
             measured=not open_ended,
             chunked=self._chunked,
             closes=not self.keeps,
             request_id=self._request_id,
         )
 
-    def more(self, chunk: bytes, *, complete: bool = False, trailers: Lines = ()) -> None:
+    def more(
+        self, chunk: bytes, *, complete: bool = False, trailers: Sequence[tuple[bytes, bytes]] = ()
+    ) -> None:
         """Sends a part of the body, and its end where that has come: in one write, where it can."""
         head, self._head = self._head, b""
         if self._chunked:

@@ -4,10 +4,9 @@ import asyncio
 import json
 import logging
 
+from thunder_router._core import Headers, request_head
 from thunder_router.errors import ConnectError, UpstreamError
-from thunder_router.relay.headers import request_head
 from thunder_router.relay.pool import Lane, Pool
-from thunder_router.relay.request import Request
 
 __all__ = ["abort_request"]
 
@@ -36,19 +35,25 @@ class _Reply:
 async def abort_request(lane: Lane, pool: Pool, rid: str, *, timeout_s: float = 5.0) -> None:
     """Tells SGLang to end a request by its name. Failing is no news: the worker is gone then."""
     body = json.dumps({"rid": rid}).encode()
-    request = Request()
-    request.method, request.target = b"POST", b"/abort_request"
-    request.lines.append((b"Content-Type", b"application/json"))
-    request.seal()
+    endpoint = lane.endpoint
     head = request_head(
-        request, lane.endpoint, rank=0, length=len(body), own_credentials=True, request_id=None
+        b"POST",
+        b"/abort_request",
+        Headers([(b"Content-Type", b"application/json")]),
+        prefix=endpoint.prefix,
+        host=endpoint.host_header,
+        authorization=endpoint.authorization,
+        own_credentials=True,
+        rank=0 if endpoint.ranks > 1 else None,
+        length=len(body),
+        request_id=None,
     )
     reply = _Reply()
     connection = None
     try:
         async with asyncio.timeout(timeout_s):
             connection = lane.take() or await pool.connect(lane)
-            connection.send(reply, head, body, bodiless=False)
+            connection.send(reply, (head, body), bodiless=False)
             await reply.done
     except (ConnectError, UpstreamError, TimeoutError) as error:
         _log.info("abort=failed rid=%s error=%s", rid, error)

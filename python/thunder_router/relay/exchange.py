@@ -83,7 +83,7 @@ class Exchange:
         self._since = relay.loop.time()
         self._id = relay.next_id()
         self._idle_s = relay.settings.stream_idle_timeout_s
-        request_id = request.fields.get(b"x-request-id") or self._id.encode()
+        request_id = request.headers.get(b"x-request-id") or self._id.encode()
         self._answer = Answer(client, request, request_id=request_id)
 
     # --- before the worker ---
@@ -100,9 +100,8 @@ class Exchange:
         facts = None
         if dialect is not None:
             facts = self._facts = scan_request(body, dialect)
-        arrival = Arrival(
-            dialect, facts, request.headers, request.target, len(body), self._client.peer
-        )
+        headers = request.headers.lowered
+        arrival = Arrival(dialect, facts, headers, request.target, len(body), self._client.peer)
         if facts is not None and facts.final_only:
             program, known = relay.admission.farewell(arrival)
             self._answer.whole(200, relay.farewell_body(program, known))
@@ -174,7 +173,7 @@ class Exchange:
         self._attempts += 1
         self._arm(self._relay.settings.first_byte_timeout_s)
         bodiless = self._request.method == b"HEAD"
-        connection.send(self, message.head, message.body, bodiless=bodiless)
+        connection.send(self, message.parts, bodiless=bodiless)
         if self._client.paused:
             connection.pause()
 

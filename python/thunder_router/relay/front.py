@@ -1,9 +1,7 @@
 """The client's side: one connection, its requests answered in the order in which they came.
 
-llhttp (through httptools) reads the requests, so what a proxy must be strict about (lengths that
-contradict each other, bare line feeds, control characters) is refused before we see it. A request
-on one of the relay's routes becomes an `Exchange` once it is read whole; any other is handed to
-the application behind the relay, through a `Guest` on the same connection.
+A request on one of the relay's routes becomes an `Exchange` once it is read whole; any other is
+handed to the application behind the relay, through a `Guest` on the same connection.
 
 Pipelined requests are read ahead, 64 KiB of them, and wait for their turn. Reading goes on while an
 answer is awaited: that is how a client that leaves is noticed at once. The end of the client's
@@ -11,30 +9,22 @@ bytes counts as leaving, as with nginx: who half-closes gets no answer.
 """
 
 import asyncio
-import logging
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, cast
-
-import httptools
+from typing import Final, cast
 
 from thunder_router.answers import Problem
 from thunder_router.relay import problems
 from thunder_router.relay.answer import Answer
 from thunder_router.relay.application import Application
 from thunder_router.relay.exchange import Exchange
+from thunder_router.relay.reader import RequestReader
 from thunder_router.relay.relay import Relay
 from thunder_router.relay.request import Request
-from thunder_router.relay.routes import origin_form
 
 __all__ = ["Front"]
 
-_log = logging.getLogger(__name__)
-
-_HEAD_LIMIT: Final = 64 * 1024
-"""Bytes of a head, of trailers, or of anything that adds nothing to a body."""
-_HEADERS_LIMIT: Final = 256
 _REQUEST_BYTES: Final = 256
 """What a request without a body is taken to weigh while it waits."""
 _AHEAD_LIMIT: Final = 64 * 1024
@@ -47,7 +37,7 @@ connection, and the answer with it."""
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Front(asyncio.Protocol):
+class Front(RequestReader):
     """One client's connection."""
 
     def __init__(
@@ -60,27 +50,15 @@ class Front(asyncio.Protocol):
         self._make_application = application
         self._application: Application | None = None
         self._loop = asyncio.get_running_loop()
-        self._start_parser()
-        self._max_body = relay.settings.max_body_bytes
+        super().__init__(relay.settings.max_body_bytes)
         self._read_timeout_s = relay.settings.request_read_timeout_s
-        self._incoming: Request | None = None  # being read
-        self._in_head = False
-        self._declining = False  # the request offered another protocol
-        self._fruitless = 0  # bytes since anything came of them
         self._serving: Request | None = None  # whose answer is next
         self._exchange: Exchange | None = None
         self._waiting: deque[Request] = deque()
         self._ahead = 0  # bytes that the waiting ones take, about
         self._held_back = False  # reading is paused: too much is waiting
-        self._deaf = False  # nothing that still comes is wanted
         self._last = False  # no request after the one being served
         self._served = 0
-
-    def _start_parser(self) -> None:
-        self._parser: Any = httptools.HttpRequestParser(self)
-        # What a client sends after its last request is not worth an error.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._feed = self._parser.feed_data
 
     # --- asyncio.Protocol ---
 
@@ -93,33 +71,6 @@ class Front(asyncio.Protocol):
         self.peer = peer[0] if isinstance(peer, tuple) else ""
         self.relay.connections.add(self)
         self._wait_for_client()
-
-    def data_received(self, data: bytes) -> None:
-        """Reads requests; what they ask for is begun within this call."""
-        if self._deaf:
-            return
-        self._fruitless += len(data)
-        try:
-            self._feed(data)
-        except httptools.HttpParserUpgrade as upgrade:
-            self._decline_upgrade(data[upgrade.args[0] :])
-        except httptools.HttpParserCallbackError as error:
-            _log.error("front=failed", exc_info=error)
-            self.cut()
-        except httptools.HttpParserError:
-            self._give_up(problems.MALFORMED)
-        if self._fruitless > _HEAD_LIMIT and not self._deaf:
-            self._give_up(problems.HEAD_TOO_LARGE)
-
-    def _decline_upgrade(self, rest: bytes) -> None:
-        """Reads the request again as if it had not offered another protocol: nobody here has one.
-
-        The parser takes the body for the other protocol, so it cannot be asked to read on.
-        """
-        request, self._incoming = self._incoming, None
-        assert request is not None
-        self._start_parser()
-        self.data_received(request.head(without=b"upgrade") + rest)
 
     def eof_received(self) -> None:
         """The client sends no more, and so is taken to have left."""
@@ -139,8 +90,7 @@ class Front(asyncio.Protocol):
         application, self._application = self._application, None
         if application is not None:
             application.connection_lost(exc)
-        # The parser holds our callbacks: without this the two keep each other alive.
-        del self._parser, self._feed
+        self._end_reading()
 
     def pause_writing(self) -> None:
         """The client does not keep up with its answer."""
@@ -158,63 +108,24 @@ class Front(asyncio.Protocol):
         elif self._application is not None:
             self._application.resume_writing()
 
-    # --- callbacks of the parser ---
+    # --- from the reader ---
 
-    def on_message_begin(self) -> None:
-        """A request begins."""
-        if self._deaf:
-            return
-        self._incoming, self._in_head = Request(), True
+    @property
+    def _is_idle(self) -> bool:
+        return self._serving is None and not self._waiting
+
+    def _began(self) -> None:
         if self._serving is None:
             self._wait_for_client()
 
-    def on_url(self, part: bytes) -> None:
-        """The request target, maybe in parts."""
-        if self._incoming is not None:
-            self._incoming.target += part
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """A header. Trailers end here: the body is passed on with its length."""
-        request = self._incoming
-        if self._in_head and request is not None:
-            request.lines.append((name, value))
-
-    def on_headers_complete(self) -> None:
-        """The head is read."""
-        request = self._incoming
-        if self._deaf or request is None:
-            return
-        self._in_head = False
-        self._fruitless = 0
-        parser = self._parser
-        request.method = parser.get_method()
-        request.target = origin_form(request.target)
-        request.seal()
-        request.http10 = parser.get_http_version() != "1.1"
-        self._declining = parser.should_upgrade()
-        if self._declining:
-            return
-        request.keep_alive = not request.http10 and parser.should_keep_alive()
-        if len(request.headers) > _HEADERS_LIMIT:
-            request.problem = problems.HEAD_TOO_LARGE
-        if self._serving is None and not self._waiting:
+    def _headed(self, request: Request) -> None:
+        if self._is_idle:
             self._serve(request)
         else:
             self._waiting.append(request)
             self._read_ahead(_REQUEST_BYTES)
 
-    def on_body(self, piece: bytes) -> None:
-        """A part of a body."""
-        request = self._incoming
-        if self._deaf or request is None:
-            return
-        self._fruitless = 0
-        request.size += len(piece)
-        if request.problem is not None:
-            return
-        if request.size > self._max_body:
-            self._give_up(problems.too_large(self._max_body))
-            return
+    def _grew(self, request: Request, piece: bytes) -> None:
         if request is self._serving:
             self.deadline = self._loop.time() + self._read_timeout_s
             if request.route is None:
@@ -225,14 +136,7 @@ class Front(asyncio.Protocol):
         if request is not self._serving:
             self._read_ahead(len(piece))
 
-    def on_message_complete(self) -> None:
-        """A request is read whole."""
-        request = self._incoming
-        if self._deaf or request is None or self._declining:
-            return
-        self._fruitless = 0
-        self._incoming = None
-        request.complete = True
+    def _completed(self, request: Request) -> None:
         if request is self._serving:
             self._whole(request)
 
@@ -244,7 +148,7 @@ class Front(asyncio.Protocol):
         request.route = self.relay.routes.find(request.method, request.target)
         if request.problem is None:
             request.problem = self._object(request)
-        expects = request.fields.get(b"expect", b"").lower() == b"100-continue"
+        expects = (request.headers.get(b"expect") or b"").lower() == b"100-continue"
         if request.problem is not None:
             small = request.announced <= _SMALL_BODY and not request.chunked and not expects
             if not request.complete and not small:
@@ -263,7 +167,7 @@ class Front(asyncio.Protocol):
         """What stands against serving it, as far as its head tells."""
         if request.route is None:
             return problems.NOT_FOUND if self._make_application is None else None
-        if self.relay.key is not None and not self.relay.key.admits(request.fields):
+        if self.relay.key is not None and not self.relay.key.admits(request.headers):
             return problems.UNAUTHORIZED
         if request.announced > self._max_body:
             return problems.too_large(self._max_body)
@@ -355,7 +259,7 @@ class Front(asyncio.Protocol):
             self._waiting.append(request)
 
     def _refuse(self, request: Request, problem: Problem) -> None:
-        answer = Answer(self, request, request_id=request.fields.get(b"x-request-id", b""))
+        answer = Answer(self, request, request_id=request.headers.get(b"x-request-id") or b"")
         answer.refuse(problem)
         if answer.keeps:
             self.answered(keeps=True)

@@ -1,7 +1,8 @@
 """Who may use the router: one key, in either of the two places clients put it."""
 
 import hmac
-from collections.abc import Mapping
+
+from thunder_router._core import Headers
 
 __all__ = ["ClientKey"]
 
@@ -12,9 +13,9 @@ class ClientKey:
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
-    def admits(self, fields: Mapping[bytes, bytes]) -> bool:
-        """Whether these headers (names in lower case) carry the key, compared in constant time."""
-        scheme, _, shown = fields.get(b"authorization", b"").partition(b" ")
+    def admits(self, headers: Headers) -> bool:
+        """Whether these headers carry the key, compared in constant time."""
+        scheme, _, shown = (headers.get(b"authorization") or b"").partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(shown.strip(), self._secret):
             return True
-        return hmac.compare_digest(fields.get(b"x-api-key", b""), self._secret)
+        return hmac.compare_digest(headers.get(b"x-api-key") or b"", self._secret)

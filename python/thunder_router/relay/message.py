@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from thunder_router._core import request_head
 from thunder_router.relay.contract import Endpoint, Place
-from thunder_router.relay.headers import request_head
 from thunder_router.relay.request import Request
 
 if TYPE_CHECKING:
@@ -19,13 +19,11 @@ class Message(NamedTuple):
     """What goes to a worker.
 
     Attributes:
-        head: With its empty line.
-        body: The client's own bytes object where nothing is cut or spliced.
+        parts: The head and the body in order; of a long body, views of the client's own bytes.
         rid: The name under which SGLang can be told to abort it, or None.
     """
 
-    head: bytes
-    body: bytes
+    parts: "tuple[bytes | memoryview, ...]"
     rid: str | None
 
 
@@ -53,6 +51,9 @@ def compose(
         own_credentials: The client's credentials were for the router.
     """
     rid = None
+    parts: tuple[bytes | memoryview, ...] = (body,)
+    own_id = request.headers.get(b"x-request-id")
+    rank = place.rank if endpoint.ranks > 1 else None
     if facts is not None:
         own_rid = None
         if endpoint.aborts_by_rid and not facts.stream:
@@ -61,21 +62,25 @@ def compose(
             rid = facts.rid
             if rid is None and facts.n == 1:
                 rid = own_rid = spare_id
-        body = facts.forward(
+        parts = facts.forward(
             body,
             include_usage=dialect in USAGE_ON_REQUEST,
             drop=endpoint.drops,
             session_id=place.session_id,
             rid=own_rid,
             priority=place.priority,
-            dp_rank=place.rank if endpoint.ranks > 1 else None,
+            dp_rank=rank,
         )
     head = request_head(
-        request,
-        endpoint,
-        rank=place.rank,
-        length=len(body),
+        request.method,
+        request.target,
+        request.headers,
+        prefix=endpoint.prefix,
+        host=endpoint.host_header,
+        authorization=endpoint.authorization,
         own_credentials=own_credentials,
-        request_id=None if b"x-request-id" in request.fields else spare_id.encode(),
+        rank=rank,
+        length=sum(map(len, parts)),
+        request_id=None if own_id is not None else spare_id.encode(),
     )
-    return Message(head, body, rid)
+    return Message((head, *parts), rid)

@@ -37,11 +37,11 @@ class Opening:
     def __init__(
         self, connection: Upstream, dialect: "Dialect | None", facts: "RequestFacts | None"
     ) -> None:
-        fields = connection.fields
+        headers = connection.headers
         self.status = connection.status
-        self.sse = fields.get(b"content-type", b"").startswith(b"text/event-stream")
+        self.sse = (headers.get(b"content-type") or b"").startswith(b"text/event-stream")
         self.scanner: ResponseScanner | None = None
-        if dialect is not None and facts is not None and b"content-encoding" not in fields:
+        if dialect is not None and facts is not None and headers.get(b"content-encoding") is None:
             strip = self.sse and dialect in USAGE_ON_REQUEST and not facts.include_usage
             self.scanner = ResponseScanner(dialect, stream=self.sse, strip_usage=strip)
         self._held = b""

@@ -6,14 +6,17 @@ of a stream costs no Python frame of ours until all that one read brought is par
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
 import httptools
 
+from thunder_router._core import Headers
 from thunder_router.errors import ProtocolError, UpstreamError, WorkerResetError
 
 __all__ = ["Home", "Receiver", "Upstream"]
 
+_NONE: Final = Headers([])
 _HEAD_LIMIT: Final = 256 * 1024
 """Bytes of a head, or of trailers, above which an answer is not HTTP any more."""
 _STALE_S: Final = 1.0
@@ -53,8 +56,7 @@ class Upstream(asyncio.Protocol):
     Attributes:
         status: Of the answer being received.
         reason: The phrase beside it.
-        lines: Its headers as sent: name and value, in order.
-        fields: The same by name in lower case; of repeats, the last.
+        headers: Its headers as sent.
         trailers: Lines after a chunked body.
         uses: Requests sent on this connection so far.
     """
@@ -77,8 +79,8 @@ class Upstream(asyncio.Protocol):
         """Gets ready for the next answer."""
         self.status = 0
         self.reason = b""
-        self.lines: list[tuple[bytes, bytes]] = []
-        self.fields: dict[bytes, bytes] = {}
+        self.headers = _NONE
+        self._lines: list[tuple[bytes, bytes]] = []
         self.trailers: list[tuple[bytes, bytes]] = []
         self._pieces.clear()
         self._bodiless = bodiless
@@ -103,13 +105,14 @@ class Upstream(asyncio.Protocol):
         """Whether it is this receiver's answer that is coming."""
         return self._receiver is receiver
 
-    def send(self, receiver: Receiver, head: bytes, body: bytes, *, bodiless: bool) -> None:
+    def send(
+        self, receiver: Receiver, parts: "Sequence[bytes | memoryview]", *, bodiless: bool
+    ) -> None:
         """Sends one request; `receiver` hears of the answer.
 
         Args:
             receiver: Told of every part of the answer, until it is complete or lost.
-            head: With its empty line.
-            body: May be empty.
+            parts: The head with its empty line, then the body.
             bodiless: The answer has no body whatever its head says (HEAD).
         """
         assert self._transport is not None, "sent on a connection that was never made"
@@ -120,10 +123,7 @@ class Upstream(asyncio.Protocol):
         self.uses += 1
         self._sent_at = self._loop.time()
         self._receiver = receiver
-        if body:
-            self._transport.writelines((head, body))
-        else:
-            self._transport.write(head)
+        self._transport.writelines(parts)
 
     def pause(self) -> None:
         """Reads no more: the receiver has enough for now."""
@@ -219,7 +219,7 @@ class Upstream(asyncio.Protocol):
         elif self._headed:
             self.trailers.append((name, value))
         else:
-            self.lines.append((name, value))
+            self._lines.append((name, value))
 
     def on_headers_complete(self) -> None:
         """The head is read; 1xx answers are not what we wait for."""
@@ -230,10 +230,10 @@ class Upstream(asyncio.Protocol):
         if status < 200:
             self._interim = True
             self.reason = b""
-            self.lines.clear()
+            self._lines.clear()
             return
-        self.fields = fields = {name.lower(): value for name, value in self.lines}
-        if fields.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
+        self.headers = headers = Headers(self._lines)
+        if (headers.get(b"transfer-encoding") or b"chunked").lower() != b"chunked":
             raise ProtocolError("a transfer coding nobody asked for")
         self.status = status
         self._headed = True
@@ -255,7 +255,8 @@ class Upstream(asyncio.Protocol):
 
     def _until_close(self) -> bool:
         """The answer ends with the connection."""
-        return not (b"content-length" in self.fields or b"transfer-encoding" in self.fields)
+        get = self.headers.get
+        return get(b"content-length") is None and get(b"transfer-encoding") is None
 
     def _rest(self) -> None:
         """Keeps the connection for another request where both sides are through with this one."""

@@ -5,6 +5,7 @@
 
 mod decisions;
 mod engine;
+mod head;
 mod model;
 mod scheduler;
 mod simulation;
@@ -24,6 +25,8 @@ mod _core {
     use crate::engine::{
         Displaced, Engine, EngineCounts, EngineLoads, Finished, FirstToken, Progress, Retracted,
     };
+    #[pymodule_export]
+    use crate::head::{Headers, answer_head, read_plain, request_head};
     #[pymodule_export]
     use crate::model::EngineModel;
     #[pymodule_export]

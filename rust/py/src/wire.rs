@@ -4,12 +4,15 @@ use pyo3::exceptions::PyValueError;
 use pyo3::import_exception;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedStr;
-use pyo3::types::{PyBytes, PyTuple};
-use thunder_wire::request::{self, Optional, Splice};
+use pyo3::types::{PyBytes, PyMemoryView, PySlice, PyTuple};
+use thunder_wire::request::{self, Optional, Piece, Rewrite, Splice};
 use thunder_wire::response::{Passed, Scanner};
 use thunder_wire::{BodyError, Dialect};
 
 import_exception!(thunder_router.errors, InvalidBodyError);
+
+/// Bytes of a body up to which copying them costs less than one more part to write.
+const MOST_COPIED: usize = 16 * 1024;
 
 /// Every way a body can be wrong is the same to a client: a 400 whose message says what and where.
 fn refused(error: &BodyError) -> PyErr {
@@ -142,7 +145,7 @@ impl RequestFacts {
         rid: Option<&str>,
         priority: Option<i64>,
         dp_rank: Option<u32>,
-    ) -> PyResult<Bound<'py, PyBytes>> {
+    ) -> PyResult<Bound<'py, PyTuple>> {
         let field = |name: &PyBackedStr| {
             Optional::named(name)
                 .ok_or_else(|| PyValueError::new_err(format!("cannot drop {name:?}")))
@@ -161,17 +164,33 @@ impl RequestFacts {
             .rewrite(body.as_bytes(), &splice)
             .map_err(|error| refused(&error))?
         else {
-            return Ok(body.clone());
+            return PyTuple::new(body.py(), [body]);
         };
-        PyBytes::new_with(body.py(), rewrite.size(), |mut rest| {
-            for piece in rewrite.pieces() {
-                let (slot, after) = rest.split_at_mut(piece.len());
-                slot.copy_from_slice(piece);
-                rest = after;
-            }
-            Ok(())
-        })
+        parts(body, &rewrite)
     }
+}
+
+/// A changed body: spans of the client's own as views of it, what is short copied together.
+fn parts<'py>(body: &Bound<'py, PyBytes>, rewrite: &Rewrite<'_>) -> PyResult<Bound<'py, PyTuple>> {
+    let py = body.py();
+    let mut parts: Vec<Bound<'py, PyAny>> = Vec::new();
+    let mut copied = Vec::new();
+    for piece in rewrite.pieces() {
+        match piece {
+            Piece::Kept(span) if span.len() > MOST_COPIED => {
+                if !copied.is_empty() {
+                    parts.push(PyBytes::new(py, &std::mem::take(&mut copied)).into_any());
+                }
+                let slice = PySlice::new(py, span.start.cast_signed(), span.end.cast_signed(), 1);
+                parts.push(PyMemoryView::from(body)?.get_item(slice)?);
+            }
+            _ => copied.extend_from_slice(rewrite.bytes(&piece)),
+        }
+    }
+    if !copied.is_empty() {
+        parts.push(PyBytes::new(py, &copied).into_any());
+    }
+    PyTuple::new(py, parts)
 }
 
 /// One pass over a request body. `_core.pyi` is its manual.

@@ -8,7 +8,7 @@ mod rewrite;
 mod scan;
 
 pub use fields::Optional;
-pub use rewrite::{Rewrite, Splice};
+pub use rewrite::{Piece, Rewrite, Splice};
 pub use scan::scan;
 
 use cut::Cuttable;

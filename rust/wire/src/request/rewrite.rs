@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::ops::Range;
 
 use crate::BodyError;
 
@@ -71,6 +72,15 @@ impl Edit {
     }
 }
 
+/// A part of a changed body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// A span of the client's own body.
+    Kept(Range<usize>),
+    /// Bytes that stand there instead of some of the client's.
+    Spliced(&'a [u8]),
+}
+
 /// A changed body, before it is written anywhere.
 #[derive(Debug)]
 pub struct Rewrite<'a> {
@@ -88,22 +98,31 @@ impl Rewrite<'_> {
     }
 
     /// The changed body, piece by piece.
-    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
         let mut at = 0;
         let tail = self.edits.last().map_or(0, |edit| edit.end);
         let edited = self.edits.iter().flat_map(move |edit| {
-            let kept = &self.body[at..edit.start];
+            let kept = Piece::Kept(at..edit.start);
             at = edit.end;
-            [kept, edit.with.as_bytes()]
+            [kept, Piece::Spliced(edit.with.as_bytes())]
         });
-        edited.chain([&self.body[tail..]])
+        edited.chain([Piece::Kept(tail..self.body.len())])
+    }
+
+    /// The bytes of one of its pieces.
+    pub fn bytes<'b>(&'b self, piece: &Piece<'b>) -> &'b [u8] {
+        match piece {
+            Piece::Kept(span) => &self.body[span.clone()],
+            Piece::Spliced(bytes) => bytes,
+        }
     }
 
     /// The changed body.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.size());
-        self.pieces()
-            .for_each(|piece| bytes.extend_from_slice(piece));
+        for piece in self.pieces() {
+            bytes.extend_from_slice(self.bytes(&piece));
+        }
         bytes
     }
 }
