@@ -15,6 +15,7 @@ Needs root and dockerd (an engine of its own, in its own network namespace) and 
 import argparse
 import asyncio
 import json
+import os
 import random
 import shutil
 import statistics
@@ -29,6 +30,7 @@ from typing import Any
 
 import docker
 
+from bench.processes import resident_bytes
 from bench.tables import figure, provenance, replace_section, table
 from thunder_router.config import EnvironmentSettings
 from thunder_router.environment_settings import (
@@ -64,6 +66,8 @@ class DiskRun:
     hooks: bool
     programs: list[int]
     bytes: list[int]
+    resident: list[int]
+    """Bytes of memory of the process that the router runs in, this script's own part included."""
     containers: int
     """Left at the end."""
     images: int
@@ -151,6 +155,7 @@ async def disk(bench: Bench, names: Sequence[str], folder: Path, *, hooks: bool)
     """Runs every program to its end, so many at once, and weighs the engine's data."""
     dice = random.Random(1)
     counts, sizes = [0], [await asyncio.to_thread(bench.engine.used_bytes)]
+    resident = [resident_bytes(os.getpid())]
 
     async def program(number: int, room: Environments | None) -> None:
         name = f"task{number}"
@@ -169,6 +174,7 @@ async def disk(bench: Bench, names: Sequence[str], folder: Path, *, hooks: bool)
             await asyncio.gather(*(program(number, room) for number in range(first, last)))
             counts.append(last)
             sizes.append(await asyncio.to_thread(bench.engine.used_bytes))
+            resident.append(resident_bytes(os.getpid()))
 
     if hooks:
         # What is not released falls silent, and is given up after five seconds here.
@@ -180,7 +186,7 @@ async def disk(bench: Bench, names: Sequence[str], folder: Path, *, hooks: bool)
     else:
         await all_programs(None)
     left = bench.client.containers.list(all=True)
-    run = DiskRun(hooks, counts, sizes, len(left), len(bench.client.images.list()))
+    run = DiskRun(hooks, counts, sizes, resident, len(left), len(bench.client.images.list()))
     await asyncio.to_thread(bench.clear)
     return run
 
@@ -238,11 +244,13 @@ def report(result: dict[str, Any]) -> str:
     rows = []
     for run in result["disk"]:
         grown = [(size - run["bytes"][0]) / MIB for size in run["bytes"]]
+        memory = [size / MIB for size in run["resident"]]
         middle = grown[len(grown) // 2]
         rows.append(
             [
                 "with hooks" if run["hooks"] else "without",
                 *(figure(value) for value in (middle, max(grown), grown[-1])),
+                *(figure(value) for value in (memory[len(memory) // 2], memory[-1])),
                 str(run["containers"]),
                 str(run["images"]),
             ]
@@ -254,6 +262,8 @@ def report(result: dict[str, Any]) -> str:
         f"MiB after {half}",
         "at most",
         "at the end",
+        f"memory after {half}",
+        "at the end",
         "containers left",
         "images left",
     ]
@@ -263,7 +273,8 @@ def report(result: dict[str, Any]) -> str:
         "Disk that the engine's layers take, over its state before the first program. Each one has",
         f"an image of its own ({LAYER_MIB} MiB over a shared base), writes {WROTE_MIB} MiB, and",
         "never clears up. With hooks half of the programs are released and half fall silent; idle",
-        f"images go when more than {HIGH:.0%} of the disk is in use.",
+        f"images go when more than {HIGH:.0%} of the disk is in use. Memory, in MiB, is that of",
+        "the process that the router runs in, the script's own part included.",
         "",
         table(head, rows),
         "",

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = ["Process", "console_script", "free_port", "wait_until_answers"]
+__all__ = ["Process", "console_script", "free_port", "resident_bytes", "wait_until_answers"]
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -81,7 +81,7 @@ class Process:
 
     def resident_bytes(self) -> int:
         """Resident memory now, of the child and its living descendants."""
-        return sum(_resident_bytes(pid) for pid in _family(self.pid))
+        return sum(resident_bytes(pid) for pid in _family(self.pid))
 
     @property
     def status(self) -> int | None:
@@ -146,7 +146,8 @@ def _cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S if fields else 0.0
 
 
-def _resident_bytes(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
+    """Resident memory of one process now; 0: there is none."""
     fields = _stat(pid)
     return int(fields[21]) * PAGE_BYTES if fields else 0
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from thunder_router.environments.engine import (
     EngineError,
@@ -14,6 +14,10 @@ from thunder_router.environments.engine import (
 from thunder_router.environments.records import Kind, Sighting, Spec
 
 GIB = 1024**3
+
+
+async def _at_once() -> None:
+    pass
 
 
 class FakeEngine:
@@ -37,6 +41,8 @@ class FakeEngine:
         self.most_in_flight = 0
         self.gate: asyncio.Event | None = None
         """Calls wait here while it is set to an event that is not."""
+        self.passing: Callable[[], Awaitable[None]] = _at_once
+        """Awaited before each call has its effect, and after it."""
         self._streams: list[asyncio.Queue[EngineEvent | None]] = []
         self._ids = itertools.count(1)
 
@@ -119,10 +125,12 @@ class FakeEngine:
                 raise EngineUnreachableError("connection refused")
             if errors := self.faults.get(name):
                 raise errors.pop(0)
+            await self.passing()
         finally:
             self.in_flight -= 1
 
-    def _answer(self, name: str) -> None:
+    async def _answer(self, name: str) -> None:
+        await self.passing()
         if name in self._lost:
             self._lost.remove(name)
             raise EngineUnreachableError("no answer within 15 s")
@@ -188,12 +196,13 @@ class FakeEngine:
             running=True,
             ports=ports,
         )
-        self._answer("create")
+        await self._answer("create")
         return ref
 
     async def start(self, container: str) -> None:
         await self._call("start", container)
         self.frozen.discard(self._must(Kind.CONTAINER, container).ref)
+        await self._answer("start")
 
     async def execute(self, container: str, command: tuple[str, ...], timeout_s: float) -> int:
         await self._call("execute", " ".join(command))
@@ -211,7 +220,7 @@ class FakeEngine:
     async def pause(self, container: str) -> None:
         await self._call("pause", container)
         self.frozen.add(self._must(Kind.CONTAINER, container).ref)
-        self._answer("pause")
+        await self._answer("pause")
 
     async def unpause(self, container: str) -> None:
         await self._call("unpause", container)
@@ -219,12 +228,12 @@ class FakeEngine:
         if ref not in self.frozen:
             raise EngineError(409, f"Container {container} is not paused")
         self.frozen.discard(ref)
-        self._answer("unpause")
+        await self._answer("unpause")
 
     async def stop(self, container: str, timeout_s: float) -> None:
         await self._call("stop", container)
         self.frozen.add(self._must(Kind.CONTAINER, container).ref)
-        self._answer("stop")
+        await self._answer("stop")
 
     async def remove(self, kind: Kind, ref: str) -> None:
         await self._call("remove", ref)
@@ -237,7 +246,7 @@ class FakeEngine:
         self.running_execs.discard(found.ref)
         self.frozen.discard(found.ref)
         self._say(kind, "destroy", found.ref, {})
-        self._answer("remove")
+        await self._answer("remove")
 
     async def image(self, ref: str, *, layers: bool = False) -> ImageFacts | None:
         await self._call("image", ref)
@@ -253,7 +262,7 @@ class FakeEngine:
         if ref not in self.images_there:
             raise EngineError(404, f"manifest for {ref} not found: manifest unknown")
         self.images_here[ref] = ImageFacts(f"sha256:{ref}", (ref,), self.images_there[ref])
-        self._answer("pull")
+        await self._answer("pull")
 
     async def remove_image(self, ref: str) -> None:
         await self._call("remove_image", ref)
@@ -263,6 +272,7 @@ class FakeEngine:
         if any(s.image_id == facts.id for s in self.objects.values()):
             raise EngineError(409, "image is being used by a container")
         del self.images_here[ref]
+        await self._answer("remove_image")
 
     async def data_root(self) -> str:
         await self._call("data_root")

@@ -15,6 +15,7 @@ program still there), `teardown`, `preparing`, `images`, `freezing`, `moments` (
 
 import random
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import assert_never
 
 from thunder_router.environment_settings import EnvironmentSettings
@@ -134,7 +135,10 @@ class Ledger:
         if program is None:
             # Nobody asked anything for it, yet its containers may have been seen.
             program = claims.opened(self.books, event.program, now_ms, requested=True)
-        if event.generation in (None, program.generation):
+        if program.released and event.generation is None:
+            # Said again: what was born since the first time, and not yet seen, goes too.
+            self.books.put(replace(program, released_ms=now_ms))
+        elif event.generation in (None, program.generation):
             teardown.close(self.books, program, now_ms, crashed=False)
 
     def _vanished(self, event: events.Vanished, now_ms: int) -> None:
