@@ -44,6 +44,7 @@ class Days:
         self.seeds = tuple(seeds)
         self.played: dict[tuple[str, str], list[Day]] = {}
         self._scheduling = scheduling
+        self._known: dict[tuple[str, str], list[Day]] = {}
 
     def play(
         self, pool: Executor, name: str, options: SimulationOptions, routers: Iterable[str]
@@ -54,8 +55,11 @@ class Days:
             def one(seed: int, router: str = router) -> Day:
                 return Day.of(simulate(options, router, self._scheduling, seed=seed))
 
-            if (name, router) not in self.played:
-                self.played[name, router] = list(pool.map(one, self.seeds))
+            # A sweep passes through some of the single scenarios.
+            day = options.model_dump_json(), router
+            if day not in self._known:
+                self._known[day] = list(pool.map(one, self.seeds))
+            self.played[name, router] = self._known[day]
 
     def mean(self, name: str, router: str, figure: Callable[[Day], float]) -> float:
         """Over seeds."""

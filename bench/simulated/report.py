@@ -48,8 +48,9 @@ def report(days: Days, scenarios: Sequence[Scenario], sweeps: Sequence[Sweep], o
     seeds = ", ".join(map(str, days.seeds))
     parts = [
         origin,
-        f"Simulated, {DAY.measured_s // 60} virtual minutes after {DAY.warmup_s // 60} to warm up, "
-        f"seeds {seeds}. Ratios are of steps per minute, with their 95 % intervals.",
+        f"Simulated, {DAY.measured_s // 60} virtual minutes after {DAY.warmup_s // 60} to warm up "
+        f"(15 after 10 where workers are swept), seeds {seeds}. "
+        "Ratios are of steps per minute, with their 95 % intervals.",
     ]
     if names:
         parts += [_throughput(days, names), _waiting(days, names)]
