@@ -177,9 +177,9 @@ async def disk(bench: Bench, names: Sequence[str], folder: Path, *, hooks: bool)
             resident.append(resident_bytes(os.getpid()))
 
     if hooks:
-        # What is not released falls silent, and is given up after five seconds here.
+        # What is not released falls silent, and is given up after fifteen seconds here.
         marks = DiskSettings(high=HIGH, low=LOW, reserve_bytes=0, interval_s=0.5)
-        async with bench.router(folder, idle_ttl_s=5, disk=marks) as room:
+        async with bench.router(folder, idle_ttl_s=15, disk=marks) as room:
             await all_programs(room)
             await room.until(lambda: not room.resources())
             sizes[-1] = await asyncio.to_thread(bench.engine.used_bytes)

@@ -203,3 +203,20 @@ async def test_a_scrape_is_told_of_resources_and_the_engine(harness: Harness) ->
         assert [sample.value for sample in read["environment_engine_up"]] == [1]
         for gauge in api.gauges(environments):
             assert all(len(sample.labels) == len(gauge.labels) for sample in gauge.read())
+
+
+async def test_a_process_is_given_by_its_pid_and_everything_else_by_its_name(
+    tmp_path: Path,
+) -> None:
+    async with served(Harness(tmp_path, processes=True)) as it:
+        child = await asyncio.create_subprocess_exec("sleep", "300")
+        route = "/programs/p1/resources"
+        for body in ({"kind": "process"}, {"pid": child.pid}, {"kind": "process", "ref": "x"}):
+            assert (await it.client.post(route, json=body)).status_code in (400, 422)
+        answer = await it.client.post(route, json={"kind": "process", "pid": os.getpid()})
+        assert answer.status_code == 403
+        answer = await it.client.post(route, json={"kind": "process", "pid": child.pid})
+        assert answer.status_code == 202
+        answer = await it.client.delete("/programs/p1", params={"wait": 10})
+        assert (answer.status_code, answer.json()["resources"]) == (200, [])
+        assert await child.wait() == -15

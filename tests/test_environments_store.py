@@ -1,7 +1,6 @@
-"""The journal file, and who a process is."""
+"""The journal file."""
 
 import asyncio
-import os
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from thunder_router.environments import processes
 from thunder_router.environments.actions import Forget, Keep
 from thunder_router.environments.records import (
     Freshness,
@@ -84,26 +82,6 @@ def test_a_journal_of_a_newer_version_is_not_touched(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(sqlite3.DatabaseError, match="version 99"):
         Store(tmp_path / "j.db")
-
-
-def test_a_process_is_known_by_more_than_its_pid() -> None:
-    own = processes.identify(os.getpid())
-    assert own is not None
-    assert processes.runs(own)
-    assert not processes.runs(replace(own, start_ticks=own.start_ticks + 1))
-    assert not processes.runs(replace(own, boot_id="another"))
-
-
-def test_a_process_that_ended_does_not_run_even_before_it_is_waited_for() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert child.stdin is not None
-    process = processes.identify(child.pid)
-    assert process is not None
-    child.stdin.close()
-    # Returns once it has ended, and leaves it a zombie.
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not processes.runs(process)
-    child.wait()
 
 
 def test_the_journal_is_for_its_owner_alone_and_for_one_router_at_a_time(tmp_path: Path) -> None:

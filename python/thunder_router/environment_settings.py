@@ -174,6 +174,11 @@ class EnvironmentSettings(Section):
     owner_grace_s: Seconds = 30.0
     orphan_grace_s: Seconds = 600.0
     startup_grace_s: Seconds = 120.0
+    processes: bool = False
+    """Take processes of this machine in `POST .../resources`, and end them with their program. A
+    local client can then have any process ended that runs as the router's own user."""
+    process_grace_s: Seconds = 5.0
+    """Seconds between SIGTERM and SIGKILL."""
     docker: DockerSettings = DockerSettings()
     images: ImageSettings = ImageSettings()
     disk: DiskSettings = DiskSettings()

@@ -9,10 +9,10 @@ import asyncio
 import ipaddress
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from thunder_router.api.guard import Guard
 from thunder_router.environment_settings import TemplateSettings
@@ -55,10 +55,21 @@ class LeaseBody(_Body):
 
 
 class ResourceBody(_Body):
-    """Names an object on the engine as the program's."""
+    """Names an object on the engine, or a process on the router's machine, as the program's."""
 
-    kind: Literal["container", "network", "volume"] = "container"
-    ref: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+    kind: Literal["container", "network", "volume", "process"] = "container"
+    ref: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")] | None = None
+    """An object's name or id."""
+    pid: Annotated[int, Field(gt=1)] | None = None
+    """A process."""
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if (self.pid is None) is (self.kind == "process") or (self.ref is None) is not (
+            self.kind == "process"
+        ):
+            raise ValueError("a process has a pid, everything else a ref")
+        return self
 
 
 class PrefetchBody(_Body):
@@ -113,10 +124,18 @@ def routes(environments: Environments, guard: Guard, release: Callable[[str], ob
         return {"id": program_id}
 
     @router.post("/programs/{program_id}/resources", status_code=202, dependencies=client)
-    async def register(program_id: ProgramId, body: ResourceBody) -> dict[str, Any]:
+    async def register(
+        program_id: ProgramId, body: ResourceBody, request: Request
+    ) -> dict[str, Any]:
         """Registers an object. Another program's, another router's, or a service is refused."""
         _must_own(program_id)
-        environments.register(program_id, Kind(body.kind), body.ref)
+        if body.pid is not None:
+            if not _local(request):
+                raise HTTPException(400, "pid is for clients on the router's own machine")
+            if why := environments.give_process(program_id, body.pid):
+                raise HTTPException(403, why)
+        elif body.ref is not None:
+            environments.register(program_id, Kind(body.kind), body.ref)
         return {"id": program_id}
 
     @router.get("/programs/{program_id}/environment", dependencies=client)

@@ -11,7 +11,14 @@ from dataclasses import replace
 from thunder_router.environments import adopt, labels, lifetimes, teardown
 from thunder_router.environments.actions import Look
 from thunder_router.environments.books import Books
-from thunder_router.environments.events import Found, Leased, Registered, Requested, Sighted
+from thunder_router.environments.events import (
+    Found,
+    Leased,
+    ProcessGiven,
+    Registered,
+    Requested,
+    Sighted,
+)
 from thunder_router.environments.records import (
     Kind,
     Origin,
@@ -22,7 +29,17 @@ from thunder_router.environments.records import (
     State,
 )
 
-__all__ = ["found", "hold", "leased", "look_again", "opened", "registered", "requested", "sighted"]
+__all__ = [
+    "found",
+    "hold",
+    "leased",
+    "look_again",
+    "opened",
+    "process_given",
+    "registered",
+    "requested",
+    "sighted",
+]
 
 
 def opened(books: Books, program_id: str, now_ms: int, *, requested: bool) -> Program:
@@ -115,6 +132,19 @@ def leased(books: Books, event: Leased, now_ms: int) -> None:
     )
     books.put(program)
     lifetimes.rearm(books, program)
+
+
+def process_given(books: Books, event: ProcessGiven, now_ms: int) -> None:
+    """The process goes with the program, unless it is somebody's already."""
+    if not labels.may_own(event.program):
+        return
+    program = opened(books, event.program, now_ms, requested=True)
+    name = event.process.name
+    if books.known(Kind.PROCESS, name):
+        books.tally["registrations_refused"] += 1
+        return
+    books.put(Resource(_owner(program), Kind.PROCESS, name, Origin.REGISTERED, State.READY, now_ms))
+    books.tally["adopted_registered"] += 1
 
 
 def found(books: Books, event: Found, now_ms: int) -> None:

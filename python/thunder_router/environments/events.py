@@ -22,6 +22,7 @@ __all__ = [
     "Paused",
     "PrepareAsked",
     "Pressed",
+    "ProcessGiven",
     "ProcessGone",
     "Registered",
     "Released",
@@ -94,6 +95,14 @@ class Leased:
     process: Process | None = None
     spec: Spec | None = None
     """The environment that it will need."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessGiven:
+    """The API gives a running process to the program, to end with it."""
+
+    program: str
+    process: Process
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +293,7 @@ Event = (
     | EngineDown
     | Released
     | Suspected
+    | ProcessGiven
     | ProcessGone
     | Checked
     | Paused

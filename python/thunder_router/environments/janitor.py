@@ -5,10 +5,10 @@ have worked, and one that worked may have left the object dying.
 """
 
 from thunder_router.environment_settings import EnvironmentSettings
-from thunder_router.environments import labels
+from thunder_router.environments import labels, processes
 from thunder_router.environments.engine import Engine, EngineError, EngineUnreachableError
 from thunder_router.environments.events import Ended, Outcome, Step
-from thunder_router.environments.records import Image, Kind, Resource
+from thunder_router.environments.records import Image, Kind, Process, Resource
 
 __all__ = ["Janitor"]
 
@@ -32,6 +32,16 @@ class Janitor:
         error = await self._remove_one(resource.kind, resource.target)
         outcome = Outcome.DONE if error is None else Outcome.RETRY
         return Ended(resource.key, Step.REMOVE, outcome, error)
+
+    async def end(self, resource: Resource) -> Ended:
+        """Ends a process of this machine; done means that it runs no more."""
+        process = Process.named(resource.ref)
+        try:
+            await processes.end(process, self._settings.process_grace_s)
+        except OSError as error:
+            return Ended(resource.key, Step.REMOVE, Outcome.RETRY, str(error))
+        outcome = Outcome.RETRY if processes.runs(process) else Outcome.DONE
+        return Ended(resource.key, Step.REMOVE, outcome)
 
     async def _remove_one(self, kind: Kind, ref: str) -> str | None:
         """Removes an object; returns why it is still there, or None."""

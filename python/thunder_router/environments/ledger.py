@@ -78,6 +78,8 @@ class Ledger:
                 freezing.waits(books, event.program, now_ms)
             case events.Registered():
                 claims.registered(books, event, now_ms)
+            case events.ProcessGiven():
+                claims.process_given(books, event, now_ms)
             case events.Leased():
                 claims.leased(books, event, now_ms)
             case events.Sighted():

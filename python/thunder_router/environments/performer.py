@@ -139,7 +139,7 @@ class Performer:
             return Ended(target.key, step, outcome, "dry run")
         try:
             async with AsyncExitStack() as room:
-                for semaphore in self._room.get(step, (self._lane,)):
+                for semaphore in self._entrance(target, step):
                     await room.enter_async_context(semaphore)
                 return await self._carry_out(target, step)
         except EngineError as error:
@@ -147,6 +147,11 @@ class Performer:
         except Exception as error:
             _log.exception("step=%s target=%s", step, target.key)
             return Ended(target.key, step, Outcome.RETRY, repr(error))
+
+    def _entrance(self, target: Resource | Image, step: Step) -> tuple[asyncio.Semaphore, ...]:
+        if isinstance(target, Resource) and target.kind is Kind.PROCESS:
+            return (self._hook_room,)
+        return self._room.get(step, (self._lane,))
 
     def _carry_out(self, target: Resource | Image, step: Step) -> Coroutine[Any, Any, Ended]:
         match target, step:
@@ -168,6 +173,8 @@ class Performer:
                 return self._janitor.freeze(target)
             case Resource(), Step.THAW:
                 return self._janitor.thaw(target)
+            case Resource(kind=Kind.PROCESS), Step.REMOVE:
+                return self._janitor.end(target)
             case Resource(), Step.REMOVE:
                 return self._janitor.remove(target)
             case _:

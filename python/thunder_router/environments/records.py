@@ -8,6 +8,7 @@ must mean the same after a restart.
 
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
+from typing import Self
 
 __all__ = [
     "Freshness",
@@ -32,6 +33,8 @@ class Kind(StrEnum):
     COMPOSE = "compose_project"
     NETWORK = "network"
     VOLUME = "volume"
+    PROCESS = "process"
+    """On the router's own machine; `Process.name` is its ref."""
     HOOK = "hook"
 
     @property
@@ -48,7 +51,7 @@ class Kind(StrEnum):
     @property
     def on_engine(self) -> bool:
         """Whether the container engine holds it, so that a listing says if it still exists."""
-        return self is not Kind.HOOK
+        return self not in (Kind.HOOK, Kind.PROCESS)
 
 
 @unique
@@ -118,6 +121,17 @@ class Process:
     start_ticks: int
     """Field 22 of /proc/PID/stat: clock ticks between boot and the process's start."""
     boot_id: str
+
+    @property
+    def name(self) -> str:
+        """What a resource that is this process is called."""
+        return f"{self.pid}.{self.start_ticks}.{self.boot_id}"
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The process of that name."""
+        pid, start_ticks, boot_id = name.split(".", 2)
+        return cls(int(pid), int(start_ticks), boot_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from thunder_router.environments.janitor import Janitor
 from thunder_router.environments.ledger import Ledger
 from thunder_router.environments.performer import Performer
 from thunder_router.environments.prepare import Preparer
-from thunder_router.environments.records import Image, Kind, Resource, Spec
+from thunder_router.environments.records import Image, Kind, Process, Resource, Spec
 from thunder_router.environments.store import Store
 from thunder_router.environments.view import EnvironmentView, Status, environment_view, status_view
 from thunder_router.environments.watch import Watch
@@ -189,6 +189,18 @@ class Environments:
         """Names an object as the program's."""
         self.tell(events.Registered(program, kind, ref))
 
+    def give_process(self, program: str, pid: int) -> str | None:
+        """Gives a process to the program, to end with it; returns why not, or None."""
+        if not self._settings.processes:
+            return "processes are not taken (environments.processes)"
+        process = processes.identify(pid)
+        if process is None:
+            return f"no process {pid} is running"
+        if not processes.may_end(pid):
+            return f"process {pid} is this router's, or another user's"
+        self.tell(events.ProcessGiven(program, process))
+        return None
+
     def use(self, program: str) -> None:
         """The program has come to its environment."""
         self.tell(events.EnvironmentUsed(program))
@@ -314,6 +326,12 @@ class Environments:
     async def _watch_processes(self) -> None:
         while True:
             await asyncio.sleep(_PROCESS_LOOK_S)
-            for program in list(self._ledger.books.programs.values()):
+            books = self._ledger.books
+            for program in list(books.programs.values()):
                 if program.process is not None and not processes.runs(program.process):
                     self.tell(events.ProcessGone(program.id, program.process))
+            for resource in list(books.resources.values()):
+                if resource.kind is Kind.PROCESS and not processes.runs(
+                    Process.named(resource.ref)
+                ):
+                    self.tell(events.Vanished(Kind.PROCESS, resource.ref))

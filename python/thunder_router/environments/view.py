@@ -7,7 +7,7 @@ from typing import Literal
 from thunder_router.environments import preparing
 from thunder_router.environments.books import Books
 from thunder_router.environments.disk import Room
-from thunder_router.environments.records import Origin, State
+from thunder_router.environments.records import Kind, Origin, State
 
 __all__ = ["EnvironmentView", "Status", "environment_view", "status_view"]
 
@@ -74,7 +74,8 @@ def environment_view(books: Books, program_id: str) -> EnvironmentView:
     if program.failure is not None:
         return EnvironmentView(program_id, program.generation, "failed", error=program.failure)
     for adopted in books.current(program):
-        if adopted.origin is not Origin.CREATED and adopted.state is State.READY:
+        holds_tools = adopted.kind in (Kind.CONTAINER, Kind.COMPOSE)
+        if holds_tools and adopted.origin is not Origin.CREATED and adopted.state is State.READY:
             return EnvironmentView(program_id, program.generation, "adopted", adopted.ref)
     return EnvironmentView(program_id, program.generation, "none")
 
