@@ -18,6 +18,7 @@ from uvicorn.server import ServerState
 
 from thunder_router.relay.front import Front
 from thunder_router.relay.guest import Guest
+from thunder_router.relay.memory import keep_freed
 from thunder_router.relay.relay import Relay
 
 __all__ = ["RelayServer"]
@@ -80,6 +81,7 @@ class RelayServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts the application, then listens."""
+        keep_freed()
         await super().startup(sockets)
         # What is loaded by now stays: the collector need not walk it while streams wait.
         gc.collect()
