@@ -7,7 +7,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from thunder_router._core import Headers, answer_head, read_plain, request_head
+from thunder_router._core import (
+    Headers,
+    answer_head,
+    read_plain_answer,
+    read_plain_request,
+    request_head,
+)
 
 PLAIN = b"POST /v1/x?y=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
 
@@ -68,7 +74,7 @@ def test_a_plain_head_is_read_as_llhttp_reads_it(
 ) -> None:
     length = b"Content-Length: 2\r\n" if measured else b""
     head = b"".join([start, *lines, length, b"\r\n"])
-    found = read_plain(head + b"{}x")
+    found = read_plain_request(head + b"{}x")
     if found is None:
         return
     target, headers, size, announced = found
@@ -104,8 +110,8 @@ def test_a_plain_head_is_read_as_llhttp_reads_it(
     ],
 )
 def test_what_leaves_room_for_opinion_is_not_plain(head: bytes, why: str) -> None:
-    assert read_plain(PLAIN) is not None
-    assert read_plain(head) is None, why
+    assert read_plain_request(PLAIN) is not None
+    assert read_plain_request(head) is None, why
 
 
 def test_headers_are_found_in_any_case_and_of_repeats_the_last() -> None:
@@ -162,3 +168,57 @@ def test_a_client_is_sent_what_is_end_to_end_and_our_framing() -> None:
         b"HTTP/1.1 299 \r\nX-Request-ID: own\r\nTransfer-Encoding: chunked\r\n"
         b"Connection: close\r\n\r\n"
     )
+
+
+class ReadAnswer(Read):
+    """What llhttp makes of an answer."""
+
+    def __init__(self, data: bytes) -> None:
+        self.reason = self.body = b""
+        self.lines = []
+        self.kept = self.complete = False
+        self._parser = httptools.HttpResponseParser(self)
+        self._parser.feed_data(data)
+        self.status = self._parser.get_status_code()
+
+    def on_status(self, part: bytes) -> None:
+        self.reason += part
+
+
+ANSWERS = st.sampled_from(
+    [
+        b"HTTP/1.1 200 OK\r\n",
+        b"HTTP/1.1 503 Not \xff\r\n",
+        b"HTTP/1.1 404 \r\n",
+        b"HTTP/1.1 404\r\n",
+        b"HTTP/1.1 204 None\r\n",
+        b"HTTP/1.1 100 Continue\r\n",
+        b"HTTP/1.0 200 OK\r\n",
+        b"HTTP/1.1 2000 OK\r\n",
+    ]
+)
+
+
+@given(ANSWERS, st.lists(LINES, max_size=4), st.booleans(), st.sampled_from([b"{}", b"{", b"{}x"]))
+@example(b"HTTP/1.1 200 OK\r\n", [b"A:  1 \x80\r\n", b"Connection: Keep-Alive\r\n"], True, b"{}")
+def test_a_plain_answer_is_read_as_llhttp_reads_it(
+    start: bytes, lines: list[bytes], measured: bool, body: bytes
+) -> None:
+    length = b"Content-Length: 2\r\n" if measured else b""
+    data = b"".join([start, *lines, length, b"\r\n", body])
+    found = read_plain_answer(data)
+    if found is None:
+        return
+    status, reason, headers, whole = found
+    read = ReadAnswer(data)
+    assert (status, reason, headers.lines) == (read.status, read.reason, read.lines)
+    assert (whole, True, True) == (read.body, read.kept, read.complete)
+
+
+def test_an_answer_is_plain_only_in_one_piece() -> None:
+    answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+    found = read_plain_answer(answer)
+    assert found is not None
+    assert (found[0], found[1], found[3]) == (200, b"OK", b"{}")
+    for data in (answer[:-1], answer + b"x", answer.replace(b"200", b"304")):
+        assert read_plain_answer(data) is None

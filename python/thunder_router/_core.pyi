@@ -417,7 +417,7 @@ class Headers:
     def lowered(self) -> list[tuple[bytes, bytes]]:
         """Names in lower case, and values: as ASGI has them."""
 
-def read_plain(data: bytes) -> tuple[bytes, Headers, int, int] | None:
+def read_plain_request(data: bytes) -> tuple[bytes, Headers, int, int] | None:
     """Reads a POST that `data` begins with, if its whole head is there and plain.
 
     Plain is what every reader of HTTP understands in the same way: HTTP/1.1, lines that end with
@@ -425,6 +425,12 @@ def read_plain(data: bytes) -> tuple[bytes, Headers, int, int] | None:
     None, and for another reader to judge.
 
     Returns the target, the headers, the bytes of the head, and those of the body as announced.
+    """
+
+def read_plain_answer(data: bytes) -> tuple[int, bytes, Headers, bytes] | None:
+    """Reads an answer, if `data` is the whole of it and nothing more, and its head is plain.
+
+    Returns the status, the phrase beside it, the headers and the body.
     """
 
 def request_head(

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from thunder_router._core import Headers, read_plain
+from thunder_router._core import Headers, read_plain_request
 from thunder_router.answers import Problem
 from thunder_router.relay.routes import Route
 
@@ -70,7 +70,7 @@ class Request:
 
         Its body is left to be taken: `announced` bytes from `size`, which counts the head's here.
         """
-        found = read_plain(data)
+        found = read_plain_request(data)
         if found is None:
             return None
         request = cls()

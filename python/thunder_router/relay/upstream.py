@@ -1,6 +1,7 @@
 """The worker's side: one kept-alive connection, one request on it at a time.
 
-llhttp (through httptools) reads the answer. Its body callback is a bare `list.append`, so a chunk
+An answer that comes in one piece and is plain is read by one call of the native core. llhttp
+(through httptools) reads all others. Its body callback is a bare `list.append`, so a chunk
 of a stream costs no Python frame of ours until all that one read brought is parsed; then the
 `Receiver` hears of it in one call. The bytes it gets do not depend on how the stream was split.
 """
@@ -11,7 +12,7 @@ from typing import Any, Final, Protocol, cast
 
 import httptools
 
-from thunder_router._core import Headers
+from thunder_router._core import Headers, read_plain_answer
 from thunder_router.errors import ProtocolError, UpstreamError, WorkerResetError
 
 __all__ = ["Home", "Receiver", "Upstream"]
@@ -155,6 +156,8 @@ class Upstream(asyncio.Protocol):
         if receiver is None:  # it speaks without having been asked
             self.drop()
             return
+        if not self._heard and not self._bodiless and self._take_plain(receiver, data):
+            return
         self._heard = True
         broken = False
         try:
@@ -184,6 +187,17 @@ class Upstream(asyncio.Protocol):
         receiver.received(chunk, complete)
         if broken and self._receiver is receiver:
             self._fail(receiver, ProtocolError("The worker's answer is not HTTP."))
+
+    def _take_plain(self, receiver: Receiver, data: bytes) -> bool:
+        """Takes an answer that is plain and came in one piece; the parser does not see it."""
+        found = read_plain_answer(data)
+        if found is None:
+            return False
+        self.status, self.reason, self.headers, body = found
+        self._heard = self._headed = self._complete = self._kept = True
+        self._rest()
+        receiver.received(body, True)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone, and with it whatever was not received."""

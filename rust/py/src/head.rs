@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use thunder_wire::head::{self, Framing, Plain, Towards};
+use thunder_wire::head::{self, Framing, Towards};
 
 /// The headers of one message. `_core.pyi` is its manual.
 #[pyclass(frozen, module = "thunder_router._core")]
@@ -53,18 +53,25 @@ impl Headers {
 }
 
 /// A plain request's target, headers, bytes of head and bytes of body.
-type PlainRequest<'py> = (Bound<'py, PyBytes>, Headers, usize, usize);
+type Request<'py> = (Bound<'py, PyBytes>, Headers, usize, usize);
 
 /// Reads the head of a plain request. `_core.pyi` is its manual.
 #[pyfunction]
-pub(crate) fn read_plain<'py>(py: Python<'py>, data: &[u8]) -> Option<PlainRequest<'py>> {
-    let Plain {
-        target,
-        headers,
-        size,
-        length,
-    } = Plain::read(data)?;
-    Some((PyBytes::new(py, target), Headers(headers), size, length))
+pub(crate) fn read_plain_request<'py>(py: Python<'py>, data: &[u8]) -> Option<Request<'py>> {
+    let found = head::PlainRequest::read(data)?;
+    let target = PyBytes::new(py, found.target);
+    Some((target, Headers(found.headers), found.size, found.length))
+}
+
+/// A plain answer's status, reason, headers and body.
+type Answer<'py> = (u16, Bound<'py, PyBytes>, Headers, Bound<'py, PyBytes>);
+
+/// Reads a whole plain answer. `_core.pyi` is its manual.
+#[pyfunction]
+pub(crate) fn read_plain_answer<'py>(py: Python<'py>, data: &[u8]) -> Option<Answer<'py>> {
+    let found = head::PlainAnswer::read(data)?;
+    let [reason, body] = [found.reason, found.body].map(|bytes| PyBytes::new(py, bytes));
+    Some((found.status, reason, Headers(found.headers), body))
 }
 
 /// The head of a request for a worker. `_core.pyi` is its manual.

@@ -26,7 +26,7 @@ mod _core {
         Displaced, Engine, EngineCounts, EngineLoads, Finished, FirstToken, Progress, Retracted,
     };
     #[pymodule_export]
-    use crate::head::{Headers, answer_head, read_plain, request_head};
+    use crate::head::{Headers, answer_head, read_plain_answer, read_plain_request, request_head};
     #[pymodule_export]
     use crate::model::EngineModel;
     #[pymodule_export]

@@ -3,7 +3,7 @@
 //! End-to-end headers go through with their case, order and repeats. What concerns one connection
 //! only (RFC 9110, 7.6.1) stops here, in both directions: it is ours to say towards each side.
 //!
-//! [`Plain`] reads the heads that leave no room for opinion; all others are llhttp's to judge.
+//! [`PlainRequest`] and [`PlainAnswer`] read the heads that leave no room for opinion; all others are llhttp's to judge.
 
 mod answer;
 mod headers;
@@ -12,7 +12,7 @@ mod request;
 
 pub use answer::{Framing, answer_head};
 pub use headers::{Headers, Line};
-pub use plain::Plain;
+pub use plain::{PlainAnswer, PlainRequest};
 pub use request::{Towards, request_head};
 
 /// Headers that concern one connection only.

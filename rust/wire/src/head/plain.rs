@@ -1,4 +1,4 @@
-//! Requests whose heads leave no room for opinion.
+//! Messages whose heads leave no room for opinion.
 
 use memchr::memchr;
 
@@ -25,7 +25,7 @@ const FRAMING: &[&str] = &[
 /// is one `Content-Length`, and it keeps its connection. What is not plain is not wrong: another
 /// reader decides, so nothing here needs an opinion on what an unusual head might mean.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Plain<'a> {
+pub struct PlainRequest<'a> {
     /// Path and query.
     pub target: &'a [u8],
     /// Headers as sent, values without the spaces before them.
@@ -36,46 +36,90 @@ pub struct Plain<'a> {
     pub length: usize,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> PlainRequest<'a> {
     /// Reads the head that begins these bytes, if it is plain and all there.
     pub fn read(bytes: &'a [u8]) -> Option<Self> {
-        let (start, mut at) = line(bytes, 0)?;
+        let (start, at) = line(bytes, 0)?;
         let target = start.strip_prefix(b"POST ")?.strip_suffix(b" HTTP/1.1")?;
         if target.first() != Some(&b'/') || !target.iter().all(|&byte| is_target(byte)) {
             return None;
         }
-        let mut headers = Headers::default();
-        let mut length = None;
-        loop {
-            let (text, next) = line(bytes, at)?;
-            at = next;
-            if text.is_empty() {
-                let size = at;
-                return length.filter(|_| size <= LONGEST).map(|length| Self {
-                    target,
-                    headers,
-                    size,
-                    length,
-                });
-            }
-            let (name, value) = header(text)?;
-            if name.eq_ignore_ascii_case(b"content-length") {
-                if length.is_some() {
-                    return None;
-                }
-                length = Some(digits(value)?);
-            } else if name.eq_ignore_ascii_case(b"connection") {
-                if !value.eq_ignore_ascii_case(b"keep-alive") {
-                    return None;
-                }
-            } else if is_one_of(name, FRAMING) {
-                return None;
-            }
-            if headers.len() == MOST_LINES {
-                return None;
-            }
-            headers.extend([(name, value)]);
+        let (headers, size, length) = headers(bytes, at)?;
+        Some(Self {
+            target,
+            headers,
+            size,
+            length,
+        })
+    }
+}
+
+/// An answer that is plain as a [`PlainRequest`] is, its body whole and nothing behind it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PlainAnswer<'a> {
+    /// A final one that has a body.
+    pub status: u16,
+    /// The phrase beside it.
+    pub reason: &'a [u8],
+    /// Headers as sent, values without the spaces before them.
+    pub headers: Headers,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl<'a> PlainAnswer<'a> {
+    /// Takes these bytes for one answer, if they are one and plain.
+    pub fn read(bytes: &'a [u8]) -> Option<Self> {
+        let (start, at) = line(bytes, 0)?;
+        let (status, reason) = start.strip_prefix(b"HTTP/1.1 ")?.split_at_checked(3)?;
+        let status = std::str::from_utf8(status).ok()?.parse().ok()?;
+        let reason = reason.strip_prefix(b" ")?;
+        let is_plain = (200..600).contains(&status)
+            && !matches!(status, 204 | 304)
+            && reason
+                .iter()
+                .all(|&byte| byte.is_ascii_graphic() || byte == b' ');
+        if !is_plain {
+            return None;
         }
+        let (headers, size, length) = headers(bytes, at)?;
+        let body = bytes.get(size..).filter(|body| body.len() == length)?;
+        Some(Self {
+            status,
+            reason,
+            headers,
+            body,
+        })
+    }
+}
+
+/// The headers that begin here, the bytes of the head, and those of the body.
+fn headers(bytes: &[u8], mut at: usize) -> Option<(Headers, usize, usize)> {
+    let mut headers = Headers::default();
+    let mut length = None;
+    loop {
+        let (text, next) = line(bytes, at)?;
+        at = next;
+        if text.is_empty() {
+            return Some((headers, at, length?)).filter(|_| at <= LONGEST);
+        }
+        let (name, value) = header(text)?;
+        if name.eq_ignore_ascii_case(b"content-length") {
+            if length.is_some() {
+                return None;
+            }
+            length = Some(digits(value)?);
+        } else if name.eq_ignore_ascii_case(b"connection") {
+            if !value.eq_ignore_ascii_case(b"keep-alive") {
+                return None;
+            }
+        } else if is_one_of(name, FRAMING) {
+            return None;
+        }
+        if headers.len() == MOST_LINES {
+            return None;
+        }
+        headers.extend([(name, value)]);
     }
 }
 
