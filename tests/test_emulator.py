@@ -150,6 +150,20 @@ async def test_stated_tokens_overrule_the_text() -> None:
     usage = answer.json()["usage"]
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (5_000, 77)
     assert bad.status_code == 400
+    assert "emulated" not in answer.json()
+
+
+async def test_what_is_stated_may_travel_in_metadata_and_ask_for_the_engines_time() -> None:
+    stated = json.dumps({"output_tokens": 77, "timings": True})
+    async with emulated() as client:
+        answer = await client.post(CHAT, json=chat("short", metadata={"emulate": stated}))
+        bad = await client.post(CHAT, json=chat("short", metadata={"emulate": "{"}))
+        other = await client.post(CHAT, json=chat("short", metadata={"emulate": "[1]"}))
+        plain = await client.post(CHAT, json=chat("short", metadata={"user": "u"}, max_tokens=3))
+    assert answer.json()["usage"]["completion_tokens"] == 77
+    # 77 iterations of 6.5 ms at least.
+    assert 0.5 < answer.json()["emulated"]["engine_s"] < 10
+    assert [bad.status_code, other.status_code, plain.status_code] == [400, 400, 200]
 
 
 async def test_drawn_answers_depend_on_seed_and_prompt_alone() -> None:

@@ -1,5 +1,6 @@
 """One inference request, whichever route it came by: what the engine and the answer need of it."""
 
+import json
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -72,6 +73,8 @@ class Ask:
     continuous_usage: bool
     cached_details: bool
     return_meta_info: bool
+    timings: bool
+    """Its answer is to say how long the engine had it."""
 
 
 def plan(
@@ -83,15 +86,15 @@ def plan(
 ) -> Ask:
     """Decides the answer: scripted, stated, or drawn from the seed.
 
-    The body may state `emulate.prompt_tokens`, `emulate.output_tokens` and `emulate.content`.
+    The body may state `emulate.prompt_tokens`, `emulate.output_tokens`, `emulate.content` and
+    `emulate.timings`; where a gateway on the way drops what it does not know, the same object as
+    JSON text in `metadata.emulate`, which is a field of OpenAI's.
 
     Raises:
         BadRequestError: a field has a wrong type or an impossible value, or the prompt is longer
             than the model's context.
     """
-    stated = body.get("emulate") or {}
-    if not isinstance(stated, Mapping):
-        raise BadRequestError("emulate must be an object", "Bad Request")
+    stated = _stated(body)
     tokens = _count(stated, "prompt_tokens") or count_tokens(prompt.text, prompt.bytes_per_token)
     _check_sampling(body)
     max_tokens = _limit(prompt.max_tokens, tokens, options.context_length)
@@ -150,7 +153,22 @@ def plan(
         continuous_usage=continuous,
         cached_details=bool(body.get("return_cached_tokens_details")),
         return_meta_info=bool(body.get("return_meta_info")),
+        timings=bool(stated.get("timings")),
     )
+
+
+def _stated(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the body says of its own answer."""
+    stated = body.get("emulate")
+    metadata = body.get("metadata")
+    if stated is None and isinstance(metadata, Mapping) and "emulate" in metadata:
+        try:
+            stated = json.loads(metadata["emulate"])
+        except (TypeError, ValueError):
+            raise BadRequestError("metadata.emulate must be JSON text", "Bad Request") from None
+    if not isinstance(stated or {}, Mapping):
+        raise BadRequestError("emulate must be an object", "Bad Request")
+    return stated or {}
 
 
 def _limit(max_tokens: int | None, prompt_tokens: int, context: int) -> int:

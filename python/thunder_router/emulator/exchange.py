@@ -113,7 +113,10 @@ async def _whole(dialect: Dialect, turn: Turn, send: Send) -> None:
     while True:
         match await turn.next():
             case Finished() as end:
-                await respond(send, 200, dialect.whole(end))
+                answer = dialect.whole(end)
+                if turn.ask.timings:
+                    answer["emulated"] = {"engine_s": (end.at_us - turn.arrived_us) / 1e6}
+                await respond(send, 200, answer)
                 return
             case Displaced():
                 await respond(send, 503, dialect.error(503, _DISPLACED, "503"))
