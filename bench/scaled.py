@@ -1,16 +1,23 @@
 """The router's settings for engines whose time runs faster than the wall's.
 
-The scheduler's own times are of the wall, so they are divided by the speed: a lease of 30 s must
-mean 30 s to the programs. So is what prefill and load-back cost, which it weighs against waiting.
+The router's own times are of the wall, so they are divided by the speed: a lease of 30 s must mean
+30 s to the programs. So is what prefill and load-back cost, which it weighs against waiting.
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict
 
-from thunder_router.config import SchedulingSettings
-from thunder_router.workers.costs import family_costs
+from thunder_router.config import SchedulingSettings, WorkerSettings
+from thunder_router.emulator.models import engine_model
 
 __all__ = ["scaled_settings"]
+
+ASKED_EVERY_S = 0.05
+"""Workers are asked for their loads and health no more often, whatever the speed."""
+_WORKER_TIMES = (
+    *("loads_interval_s", "ready_interval_s", "metrics_interval_s", "retry_interval_s"),
+    *("down_after_s", "hung_after_s", "unready_limit_s", "breaker_open_s"),
+)
+_COSTS = ("prefill_us_per_token", "prefill_ns_per_token2", "load_back_us_per_token")
 
 
 def scaled_settings(workers: Iterable[str], model: str, speed: float) -> str:
@@ -18,24 +25,24 @@ def scaled_settings(workers: Iterable[str], model: str, speed: float) -> str:
 
     Args:
         workers: URLs.
-        model: Whose costs they have, by its name.
+        model: Whose costs they have, as `engine_model` knows it.
         speed: Engine seconds in a real one.
 
     Raises:
-        ValueError: nothing is known of the model's costs.
+        ConfigError: no such model.
     """
-    costs = family_costs(model)
-    if costs is None:
-        raise ValueError(f"no costs are known of {model!r}")
-    defaults = SchedulingSettings().model_dump()
-    times = {
-        name: value / speed
-        for name, value in defaults.items()
+    scheduling = SchedulingSettings().model_dump()
+    asking = WorkerSettings().model_dump()
+    costs = engine_model(model)
+    lines = ["[scheduling]"]
+    lines += [
+        f"{name} = {value / speed}"
+        for name, value in scheduling.items()
         if name.endswith("_s") and value is not None
-    }
-    lines = ["[scheduling]", *(f"{name} = {value}" for name, value in times.items())]
-    lines += ["[workers]", "loads_interval_s = 0.1"]
+    ]
+    lines.append("[workers]")
+    lines += [f"{name} = {max(ASKED_EVERY_S, asking[name] / speed)}" for name in _WORKER_TIMES]
     for url in workers:
         lines += ["[[workers.entries]]", f'url = "{url}"']
-        lines += [f"{name} = {value / speed}" for name, value in asdict(costs).items()]
+        lines += [f"{name} = {getattr(costs, name) / speed}" for name in _COSTS]
     return "\n".join(lines) + "\n"

@@ -1,122 +1,177 @@
-"""Tables and plots from the records of runs, whenever they were made.
+"""Tables and pictures from the records of runs, whenever they were made.
 
 A ratio is taken between runs of the same scenario and seed; its mean over seeds is given with its
 95 % interval. Runs that failed themselves are counted, and left out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 
+from bench.cluster.routers import ROUTERS
 from bench.cluster.run import Record
 from bench.cluster.scenarios import SCENARIOS
-from bench.intervals import Mean, mean
+from bench.simulated.report import Target
 from bench.tables import figure, table
+from thunder_router.emulator.comparison import Interval, charts, interval, ratio
 from thunder_router.plot import Line, Panel, Point, svg
 
-__all__ = ["plot", "report"]
+__all__ = ["EMULATED", "SERIES", "TARGETS", "answered", "report", "series"]
 
 OURS = "adaptive"
-_PLOTTED = (
-    ("steps a minute", lambda record: record.steps_per_min),
-    ("KV hit rate", lambda record: record.hit_rate),
-    ("longest turn, s", lambda record: record.turn_max_s),
+EMULATED = "Emulated engines, real routers over HTTP; nothing here was measured on a GPU."
+SERIES = {
+    "fig4a": "mini-SWE on one worker",
+    "fig4b": "OpenHands on one worker",
+    "fig4c": "ToolOrchestra on one worker",
+    "fig4f": "ScienceAgent on one worker",
+    "scale": "mini-SWE, 72 programs a worker",
+    "hicache": "OpenHands, MiniMax-M2.5, HiCache 2×",
+}
+"""Scenarios whose names begin so differ by their number of programs, and make one picture."""
+TARGETS = (
+    Target("mini-2", "sglang-router", 2.0),
+    Target("openhands-2", "sglang-router", 3.5),
+    Target("claude-code-4", "sglang-router", 2.4),
+    Target("mini-2", "ThunderAgent", 1.13),
+    Target("openhands-2", "ThunderAgent", 1.18),
+    Target("mini-2", "paper", 1.05),
+    Target("openhands-2", "paper", 1.12),
+    Target("claude-code-1", "paper", 2.3),
 )
+Figure = Callable[[Record], float]
+_HEAD = [
+    *("emulated", "steps/min", "adaptive / it", "programs/h", "KV hits", "recomputed a step"),
+    *("retractions", "turn p50, s", "hold p50, s", "p99", "longest", "failed"),
+    *("router CPU, ms a step", "seeds"),
+]
+
+
+class Runs:
+    """The records that count, by scenario and router."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records: dict[tuple[str, str], dict[int, Record]] = {}
+        self.flaws: list[str] = []
+        for record in records:
+            if record.flaw is None:
+                self._records.setdefault((record.scenario, record.router), {})[record.seed] = record
+            else:
+                name = f"{record.scenario}, {record.router}, seed {record.seed}"
+                self.flaws.append(f"{name}: {record.flaw}")
+
+    def routers(self, scenario: str) -> list[str]:
+        """Those with a run of it, in the order of `ROUTERS`."""
+        return [router for router in ROUTERS if (scenario, router) in self._records]
+
+    def of(self, scenario: str, router: str) -> list[Record]:
+        """One for each seed."""
+        return list(self._records.get((scenario, router), {}).values())
+
+    def ratio(self, scenario: str, to: str) -> Interval | None:
+        """Of our steps to its, over the seeds that both have played."""
+        ours, theirs = (self._records.get((scenario, name), {}) for name in (OURS, to))
+        seeds = sorted(ours.keys() & theirs.keys())
+        if not seeds or to == OURS:
+            return None
+        return ratio([ours[seed] for seed in seeds], [theirs[seed] for seed in seeds])
 
 
 def report(records: Sequence[Record]) -> str:
     """One table for each scenario that was played, in the order of `SCENARIOS`."""
-    origins = "\n\n".join(dict.fromkeys(record.origin for record in records))
-    parts = [origins]
+    runs = Runs(records)
+    parts = list(dict.fromkeys(record.origin for record in records))
+    aims = list(_targets(runs))
+    if aims:
+        parts.append(table(["target for adaptive", "limit", "emulated", "met"], aims))
     for name, scenario in SCENARIOS.items():
-        played = [record for record in records if record.scenario == name]
-        if played:
+        routers = runs.routers(name)
+        if routers:
             day = scenario.day
-            speeds = ", ".join(f"{speed:g}" for speed in sorted({each.speed for each in played}))
             span = f"{day.measured_s // 60} minutes of engine time after {day.warmup_s // 60}"
-            parts.append(f"**{scenario.title}** ({span}, at {speeds} times its speed)")
-            parts.append(table(_HEAD, [_row(played, router) for router in _routers(played)]))
-    late = sum(not record.counts for record in records)
-    if late:
-        parts.append(f"{late} of {len(records)} runs came too late to count, and are left out.")
+            parts.append(f"**{scenario.title}** (`{name}`, {span})")
+            parts.append(table(_HEAD, [_row(runs, name, router) for router in routers]))
+    if runs.flaws:
+        parts.append(f"{len(runs.flaws)} runs failed themselves: {'; '.join(runs.flaws)}.")
     return "\n\n".join(parts)
 
 
-_HEAD = [
-    *("emulated", "steps/min", "adaptive / it", "programs/h", "KV hits", "computed again a step"),
-    *("retractions", "turn p50, s", "p99", "longest", "errors", "router CPU ms a step", "seeds"),
-]
+def _row(runs: Runs, scenario: str, router: str) -> list[str]:
+    its = runs.of(scenario, router)
 
+    def mean(value: Figure, digits: int = 0) -> str:
+        return figure(interval([value(record) for record in its]).mean, digits)
 
-def _row(played: Sequence[Record], router: str) -> list[str]:
-    its = [record for record in played if record.router == router and record.counts]
-    if not its:
-        return [router, *("–" for _ in _HEAD[1:])]
-
-    def over(value: Callable[[Record], float]) -> Mean:
-        return mean([value(record) for record in its])
-
+    steps = interval([record.steps_per_min for record in its])
+    error = "" if steps.error is None else f" ± {figure(steps.error)}"
+    to_it = runs.ratio(scenario, router)
     return [
         router,
-        over(lambda each: each.steps_per_min).text(0),
-        _ratio(played, router),
-        over(lambda each: each.programs_per_hour).text(0),
-        f"{over(lambda each: each.hit_rate).value:.0%}",
-        figure(over(lambda each: each.recomputed_per_step).value),
-        figure(over(lambda each: each.retractions).value),
-        figure(over(lambda each: each.turn_p50_s).value, 1),
-        figure(over(lambda each: each.turn_p99_s).value),
-        figure(max(each.turn_max_s for each in its)),
-        figure(over(lambda each: each.failures).value),
-        figure(over(lambda each: each.router_ms_per_step).value, 2),
-        str(len(its)),
+        figure(steps.mean) + error,
+        "–" if to_it is None else str(to_it),
+        mean(lambda each: each.programs_per_hour),
+        mean(lambda each: each.hit_rate, 2),
+        mean(lambda each: each.recomputed_tokens / max(1, each.steps)),
+        mean(lambda each: each.retractions),
+        mean(lambda each: each.turn_p50_ms / 1e3, 1),
+        mean(lambda each: each.hold_p50_ms / 1e3, 1),
+        mean(lambda each: each.hold_p99_ms / 1e3),
+        figure(max(record.hold_max_ms for record in its) / 1e3),
+        mean(lambda each: each.failed),
+        mean(lambda each: each.router_ms_per_step, 2),
+        ", ".join(str(seed) for seed in sorted(record.seed for record in its)),
     ]
 
 
-def _ratio(played: Sequence[Record], router: str) -> str:
-    """Of our steps to its, seed by seed."""
-    by_run = {(record.router, record.seed): record for record in played if record.counts}
-    ratios = [
-        by_run[OURS, seed].steps_per_min / record.steps_per_min
-        for (name, seed), record in by_run.items()
-        if name == router and (OURS, seed) in by_run and record.steps_per_min
-    ]
-    return mean(ratios).text(2) if ratios and router != OURS else "–"
+def _targets(runs: Runs) -> Iterator[list[str]]:
+    for target in TARGETS:
+        found = runs.ratio(target.scenario, target.to)
+        if found is not None:
+            name = f"{SCENARIOS[target.scenario].title}: of {target.to}"
+            met = "yes" if found.mean >= target.least else "no"
+            yield [name, f"≥ {target.least:.2f}×", str(found), met]
 
 
-def plot(records: Sequence[Record], scenarios: Iterable[str], title: str) -> str:
-    """Throughput, hits and the longest turn against the number of programs.
+def series(records: Sequence[Record], prefix: str) -> str | None:
+    """Throughput, hits, turns and holds against the number of programs; None with fewer than two.
 
-    Raises:
-        ValueError: none of the scenarios was played.
+    Args:
+        records: All of them.
+        prefix: One of `SERIES`.
     """
-    chosen = set(scenarios)
-    its = [record for record in records if record.scenario in chosen and record.counts]
+    runs = Runs(records)
+    played: dict[str, list[tuple[float, list[Record]]]] = {}
+    for name, scenario in SCENARIOS.items():
+        if name.startswith(f"{prefix}-"):
+            for router in runs.routers(name):
+                point = (float(scenario.day.programs), runs.of(name, router))
+                played.setdefault(router, []).append(point)
+    if max(map(len, played.values()), default=0) < 2:
+        return None
+    return svg(SERIES[prefix], charts("programs", played), caption=EMULATED)
+
+
+def answered(records: Sequence[Record], scenarios: Iterable[str]) -> str | None:
+    """Turns answered as time goes by, a panel for each scenario; None without any."""
+    runs = Runs(records)
+    played = {name: routers for name in scenarios if (routers := runs.routers(name))}
+    if not played:
+        return None
     panels = [
         Panel(
-            name,
-            "programs",
-            name,
-            [Line(router, _points(its, router, value)) for router in _routers(its)],
+            SCENARIOS[name].title,
+            "minutes of engine time",
+            "turns answered",
+            [Line(router, list(_points(runs.of(name, router)))) for router in routers],
         )
-        for name, value in _PLOTTED
+        for name, routers in played.items()
     ]
-    return svg(title, panels, caption="Emulated engines: none of this was measured on a GPU.")
+    return svg("The same agent programs behind each router", panels, caption=EMULATED)
 
 
-def _points(
-    records: Sequence[Record], router: str, value: Callable[[Record], float]
-) -> list[Point]:
-    by_size: dict[int, list[float]] = {}
-    for record in records:
-        if record.router == router:
-            size = SCENARIOS[record.scenario].day.programs
-            by_size.setdefault(size, []).append(value(record))
-    points = []
-    for size, values in sorted(by_size.items()):
-        middle = mean(values)
-        low, high = middle.interval if middle.error else (None, None)
-        points.append(Point(size, middle.value, low, high))
-    return points
-
-
-def _routers(records: Iterable[Record]) -> list[str]:
-    return list(dict.fromkeys(record.router for record in records))
+def _points(its: Sequence[Record]) -> Iterator[Point]:
+    """Sums up to each minute, over seeds."""
+    yield Point(0, 0)
+    sums = zip(*(accumulate(record.answered) for record in its), strict=False)
+    for minute, values in enumerate(sums, start=1):
+        one = interval(values)
+        yield Point(minute, one.mean)

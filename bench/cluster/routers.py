@@ -1,8 +1,7 @@
 """The routers that are compared, and how each is started before workers whose time runs faster.
 
-Every time that a router can be told is divided by the speed. What cannot be told is said here:
-sglang-router's and smg's health checks and load monitors keep the wall's time. ThunderAgent is run
-from a clone, unmodified but for one default (`published.py`).
+Every time that a router can be told is divided by the speed; the gateways take whole seconds, one
+at least. ThunderAgent is run from a clone, unmodified but for one default (`published.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,8 +16,14 @@ __all__ = ["ROUTERS", "Router", "Setting"]
 
 SMG = "smg==1.13.0"
 PUBLISHED_NEEDS = ("fastapi", "httpx", "uvicorn")
-_CHECK_S = 5.0
-_EVICTION_S = 60.0
+PUBLISHED_CHECK_S = 5.0
+GATEWAY_TIMES = {
+    "--eviction-interval-secs": 60.0,
+    "--health-check-interval-secs": 60.0,
+    "--cb-timeout-duration-secs": 60.0,
+    "--cb-window-duration-secs": 120.0,
+}
+"""Defaults of both gateways, seconds."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +55,13 @@ class Router:
         command: What starts it.
         ready: The path that answers 200 once it serves.
         releases: It takes `POST /programs/release`.
+        pace: Of the scenario's speed: what its CPU time for a step leaves it.
     """
 
     command: Callable[[Setting], list[str]]
     ready: str
     releases: bool
+    pace: float = 1.0
 
 
 def _thunder_router(policy: str) -> Router:
@@ -73,11 +80,15 @@ def _thunder_router(policy: str) -> Router:
 def _gateway(requirement: str, *launch: str) -> Router:
     def command(setting: Setting) -> list[str]:
         python = virtual_environment(requirement)
+        times = [
+            word
+            for flag, seconds in GATEWAY_TIMES.items()
+            for word in (flag, str(max(1, round(seconds / setting.speed))))
+        ]
         return [
             *(str(python), *launch),
             *("--host", "127.0.0.1", "--port", str(setting.port), "--policy", "cache_aware"),
-            *("--eviction-interval-secs", str(max(1, round(_EVICTION_S / setting.speed)))),
-            *("--worker-startup-check-interval", "1", "--log-level", "warn"),
+            *("--worker-startup-check-interval", "1", "--log-level", "warn", *times),
             *("--prometheus-host", "127.0.0.1"),
             *("--prometheus-port", str(setting.port + METRICS_PORT_OFFSET)),
             *("--worker-urls", *setting.workers),
@@ -91,12 +102,12 @@ def _published(setting: Setting) -> list[str]:
         raise UnavailableError("ThunderAgent is not here: clone it, and say --thunderagent FOLDER")
     python = virtual_environment(*PUBLISHED_NEEDS)
     launcher = Path(__file__).with_name("published.py")
+    check_s = PUBLISHED_CHECK_S / setting.speed
     return [
         *(str(python), str(launcher), str(setting.thunderagent.resolve()), str(setting.speed)),
         *("--host", "127.0.0.1", "--port", str(setting.port), "--log-level", "warning"),
         *("--backends", ",".join(setting.workers), "--backend-type", "sglang"),
-        *("--metrics", "--metrics-interval", str(_CHECK_S / setting.speed)),
-        *("--scheduler-interval", str(_CHECK_S / setting.speed)),
+        *("--metrics", "--metrics-interval", str(check_s), "--scheduler-interval", str(check_s)),
     ]
 
 
@@ -106,6 +117,6 @@ ROUTERS = {
     "off": _thunder_router("off"),
     "sglang-router": _gateway(SGLANG_ROUTER, "-m", "sglang_router.launch_router"),
     "smg": _gateway(SMG, "-m", "smg", "launch"),
-    "ThunderAgent": Router(_published, "/health", releases=True),
+    "ThunderAgent": Router(_published, "/health", releases=True, pace=0.5),
 }
 """By the names that tables use; the first three are thunder-router's policies."""

@@ -1,39 +1,39 @@
 """One run: workers, a router and a day of programs; and the record that is kept of it.
 
-The router has the last core to itself, where there are two or more; workers and clients share the
-others. A run whose events came late fails itself: at that speed this machine does not emulate what
-it says, and its figures mean nothing.
+A run fails itself where the machine did not keep up: events of the engines or of tools came late
+beside the engines' part of a turn, or the router had hardly a core left, so that its own CPU time,
+which is of the wall, would count as so many engine seconds.
 """
 
 import asyncio
-import json
-import os
-import signal
-import statistics
 import tempfile
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.cluster.play import BYTES_PER_TOKEN, Play, Seen
+import uvloop
+
+from bench.cluster.agents import Agents, Seen
 from bench.cluster.routers import ROUTERS, Setting
 from bench.cluster.scenarios import SCENARIOS
-from bench.processes import Process, console_script, free_port, wait_until_answers
+from bench.cluster.workers import Workers, workers_of
+from bench.processes import Process, free_port, wait_until_answers
 from bench.systems import METRICS_PORT_OFFSET
 from thunder_router.emulator.simulation import SimulationOptions
 
-__all__ = ["LAG_SHARE", "Record", "run"]
+__all__ = ["Record", "run"]
 
 LAG_SHARE = 0.02
-"""Of a turn: how late the 99th percentile of events may come."""
+"""Of the engines' median part of a turn: how late the 99th percentile of events may come."""
+ROUTER_CORES = 0.7
+"""Of one core: what a router may use and still be said to answer at once."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What one run gave. Times are engine seconds."""
+    """What one run gave, named as the simulator's report. Times are engine time."""
 
     origin: str
     scenario: str
@@ -43,20 +43,33 @@ class Record:
     steps_per_min: float
     programs_per_hour: float
     hit_rate: float
-    recomputed_per_step: float
+    recomputed_tokens: int
+    """In prompts; what retractions cost is not in it."""
+    steps: int
     retractions: int
-    turn_p50_s: float
-    turn_p99_s: float
-    turn_max_s: float
-    failures: int
+    failed: int
+    hold_p50_ms: int
+    hold_p99_ms: int
+    hold_max_ms: int
+    turn_p50_ms: int
+    turn_p90_ms: int
+    engine_p50_ms: int
     router_ms_per_step: float
     """CPU time of the router, milliseconds of the wall's."""
-    event_lag_p99_s: float
+    router_cores: float
+    """The same as a share of one core."""
+    event_lag_p99_ms: int
+    answered: list[int] = field(default_factory=list)
+    """Turns answered in each measured minute."""
 
     @property
-    def counts(self) -> bool:
-        """Whether the machine kept up."""
-        return self.event_lag_p99_s <= LAG_SHARE * self.turn_p50_s
+    def flaw(self) -> str | None:
+        """Why its figures mean nothing; None where they do."""
+        if self.event_lag_p99_ms > LAG_SHARE * self.engine_p50_ms:
+            return "events came late"
+        if self.router_cores > ROUTER_CORES:
+            return "the router lacked a core"
+        return None
 
 
 def run(
@@ -64,63 +77,84 @@ def run(
 ) -> Record:
     """Plays one day.
 
+    Args:
+        scenario: One of `SCENARIOS`.
+        router: One of `ROUTERS`.
+        seed: Which programs.
+        speed: Engine seconds in a real one.
+        thunderagent: A clone of the public ThunderAgent.
+        origin: Day, machine and commit, kept with the record.
+
     Raises:
         UnavailableError: the router cannot be had here.
         RuntimeError: a process did not come up.
     """
-    day = SCENARIOS[scenario].day
+    day, system = SCENARIOS[scenario].day, ROUTERS[router]
     with tempfile.TemporaryDirectory(prefix="thunder-cluster-") as scratch, ExitStack() as stack:
         folder = Path(scratch)
-        *others, own = sorted(os.sched_getaffinity(0))
-        workers = [
-            stack.enter_context(_worker(day, index, speed, folder, others))
-            for index in range(day.workers)
-        ]
+        workers = stack.enter_context(workers_of(day, speed, folder))
         port = free_port(also=METRICS_PORT_OFFSET)
-        setting = Setting(
-            port, [worker.url for worker in workers], day.model, speed, folder, thunderagent
-        )
-        system = ROUTERS[router]
-        command = system.command(setting)
-        process = stack.enter_context(Process(command, log=folder / "router.log", cores=[own]))
+        setting = Setting(port, workers.urls, day.model, speed, folder, thunderagent)
+        process = stack.enter_context(Process(system.command(setting), log=folder / "router.log"))
         url = f"http://127.0.0.1:{port}"
         wait_until_answers(f"{url}{system.ready}", process)
-        seen, cpu_s, retractions = asyncio.run(
+        seen, cpu_s, retractions = uvloop.run(
             _play(day, seed, speed, url, system.releases, workers, process)
         )
-        lags = [sorted(seen.lags_s)[len(seen.lags_s) * 99 // 100]] if seen.lags_s else []
-        lags += [worker.info()["emulated"]["event_lag_p99_s"] for worker in workers]
+        lag_s = max(workers.event_lag_p99_s(), percentile(seen.lags_s, 99))
     return record(
-        day, seen, cpu_s, retractions, max(lags), origin=origin, scenario=scenario, router=router,
-        seed=seed, speed=speed,
-    )  # fmt: skip
+        day,
+        seen,
+        speed=speed,
+        cpu_s=cpu_s,
+        lag_s=lag_s,
+        names={"origin": origin, "scenario": scenario, "router": router, "seed": seed},
+        retractions=retractions,
+    )
 
 
 def record(
     day: SimulationOptions,
     seen: Seen,
+    *,
+    speed: float,
     cpu_s: float,
-    retractions: int,
     lag_s: float,
-    **names: Any,
+    retractions: int,
+    names: dict[str, Any],
 ) -> Record:
     """The figures of what was seen."""
-    turns = sorted(seen.turns_s)
-    steps = max(1, seen.steps)
+
+    def ms(values_s: Sequence[float], percent: int) -> int:
+        return round(percentile(values_s, percent) * 1e3)
+
     return Record(
         **names,
+        speed=speed,
         steps_per_min=seen.steps * 60 / day.measured_s,
         programs_per_hour=seen.programs * 3600 / day.measured_s,
         hit_rate=seen.cached_tokens / max(1, seen.prompt_tokens),
-        recomputed_per_step=seen.recomputed_tokens / steps,
+        recomputed_tokens=seen.recomputed_tokens,
+        steps=seen.steps,
         retractions=retractions,
-        turn_p50_s=statistics.median(turns),
-        turn_p99_s=turns[len(turns) * 99 // 100],
-        turn_max_s=turns[-1],
-        failures=seen.failures,
-        router_ms_per_step=cpu_s * 1e3 / steps,
-        event_lag_p99_s=lag_s,
+        failed=seen.failed,
+        hold_p50_ms=ms(seen.holds_s, 50),
+        hold_p99_ms=ms(seen.holds_s, 99),
+        hold_max_ms=ms(seen.holds_s, 100),
+        turn_p50_ms=ms(seen.turns_s, 50),
+        turn_p90_ms=ms(seen.turns_s, 90),
+        engine_p50_ms=ms(seen.engine_s, 50),
+        router_ms_per_step=cpu_s * 1e3 / max(1, seen.steps),
+        router_cores=cpu_s * speed / day.measured_s,
+        event_lag_p99_ms=round(lag_s * 1e3),
+        answered=seen.answered,
     )
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """By nearest rank, as the simulator's; 0 where there is none."""
+    rank = max(1, -(-len(values) * percent // 100))
+    return sorted(values)[rank - 1] if values else 0.0
 
 
 async def _play(
@@ -129,91 +163,28 @@ async def _play(
     speed: float,
     url: str,
     releases: bool,
-    workers: Sequence["_Worker"],
+    workers: Workers,
     router: Process,
 ) -> tuple[Seen, float, int]:
     """The day, with the router's CPU seconds and the workers' retractions in its measured part."""
-    play = Play(day, seed, speed, url, releases=releases)
-    outages = [
-        asyncio.create_task(_outage(play, workers[-1], gone_s, back_s, speed))
-        for gone_s, back_s in day.lose_worker
-    ]
-    playing = asyncio.create_task(play.run())
-    await asyncio.wait([playing], timeout=day.warmup_s / speed)
-    cpu_s = router.cpu_seconds()
-    before = [await asyncio.to_thread(worker.retractions) for worker in workers]
-    seen = await playing
-    cpu_s = router.cpu_seconds() - cpu_s
-    await asyncio.gather(*outages)
-    after = [await asyncio.to_thread(worker.retractions) for worker in workers]
+    agents = Agents(day, seed, speed, url, releases=releases)
+    async with asyncio.TaskGroup() as group:
+        playing = group.create_task(agents.play())
+        for gone_s, back_s in day.lose_worker:
+            group.create_task(_outage(agents, workers, gone_s, back_s))
+        await agents.until(day.warmup_s)
+        cpu_s = router.cpu_seconds()
+        before = await asyncio.to_thread(workers.retractions)
+        seen = await playing
+        cpu_s = router.cpu_seconds() - cpu_s
+    after = await asyncio.to_thread(workers.retractions)
     # One that was lost counts from nothing again.
-    gained = [max(0, last - first) for first, last in zip(before, after, strict=True)]
-    return seen, cpu_s, sum(gained)
+    return seen, cpu_s, max(0, after - before)
 
 
-async def _outage(
-    play: Play, worker: "_Worker", gone_s: float, back_s: float, speed: float
-) -> None:
-    await asyncio.sleep((gone_s - play.now_s()) / speed)
-    await asyncio.to_thread(worker.kill)
-    await asyncio.sleep((back_s - play.now_s()) / speed)
-    await asyncio.to_thread(worker.start)
-
-
-class _Worker:
-    """An emulated worker in a process of its own."""
-
-    def __init__(self, command: list[str], port: int, log: Path, cores: Sequence[int]) -> None:
-        self.url = f"http://127.0.0.1:{port}"
-        self._command = command
-        self._log = log
-        self._cores = cores
-        self.start()
-
-    def start(self) -> None:
-        """Returns once it serves."""
-        self._process = Process(self._command, log=self._log, cores=self._cores or None)
-        wait_until_answers(f"{self.url}/health", self._process)
-
-    def kill(self) -> None:
-        """Ends it as a crash would."""
-        self._process.signal(signal.SIGKILL)
-        self._process.stop()
-
-    def stop(self) -> None:
-        """Ends it."""
-        self._process.stop()
-
-    def info(self) -> dict[str, Any]:
-        """What it says of itself."""
-        with urllib.request.urlopen(f"{self.url}/server_info", timeout=30) as answer:
-            found: dict[str, Any] = json.load(answer)
-            return found
-
-    def retractions(self) -> int:
-        """Requests whose KV was taken from them while they ran, so far."""
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=30) as answer:
-            for line in answer.read().decode().splitlines():
-                if line.startswith("sglang:num_retracted_requests_total"):
-                    return round(float(line.split()[-1]))
-        return 0
-
-
-@contextmanager
-def _worker(
-    day: SimulationOptions, index: int, speed: float, folder: Path, cores: Sequence[int]
-) -> Iterator[_Worker]:
-    port = free_port()
-    command = [
-        *(console_script("thunder-router"), "emulate", "--port", str(port)),
-        *("--preset", day.model, "--model", day.model, "--speed", str(speed)),
-        *("--bytes-per-token", str(BYTES_PER_TOKEN), "--log-level", "warning"),
-        *("--hicache-ratio", str(day.hicache_ratio)),
-    ]
-    if day.capacities:
-        command += ["--capacity-tokens", str(day.capacities[index])]
-    worker = _Worker(command, port, folder / f"worker-{index}.log", cores)
-    try:
-        yield worker
-    finally:
-        worker.stop()
+async def _outage(agents: Agents, workers: Workers, gone_s: float, back_s: float) -> None:
+    host = workers.hosts[-1]
+    await agents.until(gone_s)
+    await asyncio.to_thread(host.lose)
+    await agents.until(back_s)
+    await asyncio.to_thread(host.come_back)

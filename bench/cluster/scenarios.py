@@ -1,6 +1,7 @@
 """What is played: a cluster of emulated workers and the programs on it.
 
-The days are those of `thunder-router simulate`, so every scenario can be simulated as well.
+The days are those of `thunder-router simulate`, so every scenario can be simulated as well. Loads
+are the paper's (arXiv 2602.13692, Fig. 4, 8, A.4 and Table 2), and what goes wrong in practice.
 """
 
 from dataclasses import dataclass
@@ -22,14 +23,14 @@ class Scenario:
 
     title: str
     day: SimulationOptions
-    speed: float = 15.0
+    speed: float = 20.0
 
 
 _Named = dict[str, Scenario]
 
 
 def _day(**differs: object) -> SimulationOptions:
-    return SimulationOptions.model_validate({"warmup_s": 300, "measured_s": 900, **differs})
+    return SimulationOptions.model_validate({"warmup_s": 300, "measured_s": 660, **differs})
 
 
 def _figure_4(letter: str, name: str, workload: str, model: str, sizes: tuple[int, ...]) -> _Named:
@@ -41,37 +42,54 @@ def _figure_4(letter: str, name: str, workload: str, model: str, sizes: tuple[in
     }
 
 
+def _claude_code(workers: int, speed: float) -> Scenario:
+    day = _day(
+        workload="claude-code",
+        workers=workers,
+        programs=64 * workers,
+        warmup_s=900,
+        measured_s=2700,
+    )
+    return Scenario(f"Claude Code, {workers} of 64 programs each", day, speed)
+
+
 SCENARIOS: _Named = {
-    "mini-2": Scenario("mini-SWE, 144 on two workers", _day(workers=2, programs=144)),
+    "mini-2": Scenario(
+        "mini-SWE, 2 workers, 144",
+        _day(workers=2, programs=144, warmup_s=240, measured_s=480),
+        15.0,
+    ),
     "openhands-2": Scenario(
-        "OpenHands, 144 on two workers", _day(workload="openhands", workers=2, programs=144)
+        "OpenHands, 2 workers, 144", _day(workload="openhands", workers=2, programs=144)
     ),
     **_figure_4("a", "mini-SWE", "mini-swe", "glm-4.6", (24, 48, 72, 96)),
     **_figure_4("b", "OpenHands", "openhands", "glm-4.6", (24, 48, 72, 96)),
-    **_figure_4("c", "ToolOrchestra", "orchestra", "qwen3-8b", (24, 32, 40, 48)),
+    **_figure_4("c", "ToolOrchestra", "toolorchestra", "qwen3-8b", (24, 32, 40, 48)),
     **_figure_4("f", "ScienceAgent", "science", "glm-4.6", (48, 72, 96, 120)),
-    "scale-2": Scenario("mini-SWE, 72 a worker, 2 workers", _day(workers=2, programs=144)),
-    "scale-4": Scenario("mini-SWE, 72 a worker, 4 workers", _day(workers=4, programs=288), 8.0),
-    "scale-8": Scenario("mini-SWE, 72 a worker, 8 workers", _day(workers=8, programs=576), 4.0),
+    "scale-2": Scenario("mini-SWE, 2 workers of 72", _day(workers=2, programs=144), 10.0),
+    "scale-4": Scenario("mini-SWE, 4 workers of 72", _day(workers=4, programs=288), 8.0),
+    "scale-8": Scenario("mini-SWE, 8 workers of 72", _day(workers=8, programs=576), 4.0),
     **{
         f"hicache-{programs}": Scenario(
-            f"OpenHands, {programs}, MiniMax, HiCache 2×",
+            f"OpenHands, MiniMax-M2.5, HiCache 2×, {programs}",
             _day(workload="openhands", model="minimax-m2.5", hicache_ratio=2, programs=programs),
         )
         for programs in (64, 96, 128, 160, 192)
     },
+    "claude-code-1": _claude_code(1, 20.0),
+    "claude-code-4": _claude_code(4, 20.0),
     "slow-tools": Scenario(
-        "OpenHands, 96, tools 8× slower", _day(workload="openhands", tool_scale=8)
+        "OpenHands, tools 8× slower, 96", _day(workload="openhands", tool_scale=8)
     ),
-    "osworld": Scenario("OSWorld, 96, tools of 5 s", _day(workload="osworld")),
-    "never-released": Scenario("mini-SWE, 96, never released", _day(never_release=True)),
+    "osworld": Scenario("OSWorld (5 s tools), 96", _day(workload="osworld")),
+    "never-released": Scenario("mini-SWE, never released, 96", _day(never_release=True)),
     "worker-lost": Scenario(
-        "mini-SWE, 144 on two workers, one lost for 2 min",
-        _day(workers=2, programs=144, lose_worker=((600, 720),)),
+        "OpenHands, 2 workers, one lost for 5 min, 144",
+        _day(workload="openhands", workers=2, programs=144, lose_worker=((420, 720),)),
     ),
     "unequal": Scenario(
-        "mini-SWE, 144, workers of 410,000 and 820,000 tokens",
-        _day(workers=2, programs=144, worker_capacity=(410_000, 820_000)),
+        "OpenHands, workers of 615k and 308k tokens, 108",
+        _day(workload="openhands", workers=2, programs=108, worker_capacity=(615_000, 307_500)),
     ),
 }
 """By name. The model is GLM-4.6 on one worker where nothing is said."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from thunder_router.config import WorkerEntry
 from thunder_router.workers.report import WorkerReport
 
-__all__ = ["Costs", "costs_of", "family_costs"]
+__all__ = ["Costs", "costs_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,6 @@ _OTHER = Costs(50.0, 1.0, 1.05)
 """A large model on eight GPUs, as GLM-4.6: over-estimating a restore costs least."""
 
 
-def family_costs(model: str) -> Costs | None:
-    """The constants of the family that a model's name, in lower case, tells; None: unknown."""
-    return next((costs for piece, costs in _FAMILIES if piece in model), None)
-
-
 def costs_of(report: WorkerReport, entry: WorkerEntry) -> Costs:
     """The constants for this worker: the operator's, the family's, or as measured.
 
@@ -54,7 +49,7 @@ def costs_of(report: WorkerReport, entry: WorkerEntry) -> Costs:
     names = " ".join(
         [*(model.id for model in report.models), report.architecture or "", entry.model or ""]
     ).lower()
-    found = family_costs(names)
+    found = next((costs for piece, costs in _FAMILIES if piece in names), None)
     if found is None and report.prefill_us_per_token is not None:
         measured_us = _stepped(report.prefill_us_per_token.value)
         found = Costs(measured_us, 0.0, _OTHER.load_back_us_per_token)
