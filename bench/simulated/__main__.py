@@ -36,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", default=[""], help="parts of names")
     parser.add_argument("--claude-code", default="claude-code", help="a file of recorded sessions")
     parser.add_argument("--print", action="store_true", help="write nothing but the tables, here")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="days at a time")
     chosen = parser.parse_args(arguments)
     if len(chosen.seeds) < 2:
         parser.error("2 seeds make an interval")
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     days = Days(chosen.seeds, SchedulingSettings())
     single = [one for one in scenarios(chosen.claude_code) if wanted(one.name)]
     sweeps = [sweep for sweep in SWEEPS if wanted(sweep.title)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(chosen.jobs) as pool:
         for scenario in single:
             days.play(pool, scenario.name, scenario.day, ROUTERS)
             print(describe(days, scenario.name, ROUTERS), file=sys.stderr, flush=True)

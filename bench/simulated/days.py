@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from typing import Any
 
 from thunder_router.config import SchedulingSettings
@@ -50,16 +51,19 @@ class Days:
         self, pool: Executor, name: str, options: SimulationOptions, routers: Iterable[str]
     ) -> None:
         """Every router on the same days."""
-        for router in routers:
-
-            def one(seed: int, router: str = router) -> Day:
-                return Day.of(simulate(options, router, self._scheduling, seed=seed))
-
-            # A sweep passes through some of the single scenarios.
-            day = options.model_dump_json(), router
-            if day not in self._known:
-                self._known[day] = list(pool.map(one, self.seeds))
-            self.played[name, router] = self._known[day]
+        # A sweep passes through some of the single scenarios.
+        keys = {router: (options.model_dump_json(), router) for router in routers}
+        fresh = [router for router in keys if keys[router] not in self._known]
+        days = iter(
+            pool.map(
+                lambda task: Day.of(simulate(options, task[0], self._scheduling, seed=task[1])),
+                product(fresh, self.seeds),
+            )
+        )
+        for router in fresh:
+            self._known[keys[router]] = [next(days) for _ in self.seeds]
+        for router, key in keys.items():
+            self.played[name, router] = self._known[key]
 
     def mean(self, name: str, router: str, figure: Callable[[Day], float]) -> float:
         """Over seeds."""
