@@ -11,6 +11,7 @@ import docker
 from docker.models.containers import Container
 
 from containers.layered_images import Recipe
+from router import House
 from thunder_router.config import EnvironmentSettings
 from thunder_router.environment_settings import DiskSettings, DockerSettings, ImageSettings
 from thunder_router.environments import DockerEngine, Environments, Store, labels
@@ -211,3 +212,17 @@ async def settled(environments: Environments, program: str) -> EnvironmentView:
 async def owns(environments: Environments, program: str, count: int, timeout_s: float = 20) -> None:
     """Waits until the program owns so many resources."""
     await until(environments, lambda: len(environments.owned(program)) == count, timeout_s)
+
+
+async def resources(house: House) -> list[dict[str, Any]]:
+    """What a composed router owns, as it tells."""
+    answer = await house.client.get("/thunder/v1/resources")
+    return list(answer.json()["resources"])
+
+
+async def owned(house: House, count: int) -> list[dict[str, Any]]:
+    """Asks until the router owns so many resources."""
+    async with asyncio.timeout(20):
+        while len(found := await resources(house)) != count:
+            pass
+    return found

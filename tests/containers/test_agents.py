@@ -1,10 +1,9 @@
-"""The real thing: mini-SWE-agent's batch runner, to its end and killed half-way."""
+"""The real thing: mini-SWE-agent's batch runner through the router, to its end and killed."""
 
 import asyncio
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import uvicorn
-from fastapi import FastAPI
 
-from containers.lab import Lab, until
-from thunder_router.api import environments as routes
-from thunder_router.api.guard import Guard
-from thunder_router.environments import Environments
+from containers.lab import Lab, owned
+from e2e.stack import call
+from router import House, routing
+from thunder_router.emulator import EmulatorOptions, running
 
 # The runner takes seconds to import, tens of them on a busy machine.
 pytestmark = pytest.mark.timeout(180)
@@ -27,57 +24,24 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "mini-swe-agent"
 INSTANCES = 3
 
 
-class Llm:
-    """An OpenAI endpoint that asks for one shell command after the other, and then submits."""
+SOLVES = [
+    call("echo one > /testbed/turn; echo begun", match="Nothing is wrong"),
+    call("echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat /testbed/turn", match="begun"),
+]
+NEVER_ENDS = [call("date > /testbed/turn")]
 
-    def __init__(self, environments: Environments, steps: int) -> None:
-        self.environments = environments
-        self.steps = steps
-        self.turns: dict[str, int] = {}
-        self.released: list[str] = []
-        self.app = FastAPI()
-        self.app.include_router(
-            routes.routes(environments, Guard(None, None), self.released.append)
-        )
-        self.app.post("/v1/chat/completions")(self.complete)
-        self.app.post("/programs/release")(self.release)
 
-    async def complete(self, body: dict[str, Any]) -> dict[str, Any]:
-        program = body["program_id"]
-        self.environments.request(program)
-        turn = self.turns[program] = self.turns.get(program, 0) + 1
-        command = f"echo turn {turn} > /testbed/turn"
-        if turn > self.steps:
-            command = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; cat /testbed/turn"
-        call = {"name": "bash", "arguments": json.dumps({"command": command})}
-        message = {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": f"call{turn}", "type": "function", "function": call}],
-        }
-        return {
-            "id": "c",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "local-model",
-            "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}],
-            "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-        }
-
-    async def release(self, body: dict[str, Any]) -> dict[str, Any]:
-        self.released.append(body["program_id"])
-        self.environments.released(body["program_id"])
-        return {"program_id": body["program_id"], "released": True}
-
-    @asynccontextmanager
-    async def served(self) -> AsyncIterator[str]:
-        config = uvicorn.Config(self.app, host="127.0.0.1", port=0, log_level="error")
-        server = uvicorn.Server(config)
-        with socket.create_server(("127.0.0.1", 0)) as listening:
-            serving = asyncio.create_task(server.serve(sockets=[listening]))
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-            server.should_exit = True
-            await serving
+@asynccontextmanager
+async def served(
+    lab: Lab, folder: Path, script: list[dict[str, Any]], **changes: Any
+) -> AsyncIterator[House]:
+    """The router, as it is composed, over a worker that answers by the script."""
+    lines = folder / "script.jsonl"
+    lines.write_text("\n".join(json.dumps(line) for line in script))
+    options = EmulatorOptions(port=0, speed=1000.0, capacity_tokens=65_536, script=lines)
+    settings = lab.settings(**changes).model_dump(mode="json")
+    async with running(options) as urls, routing(urls, environments=settings) as house:
+        yield house
 
 
 @asynccontextmanager
@@ -97,6 +61,7 @@ async def batch(lab: Lab, url: str, folder: Path) -> AsyncIterator[asyncio.subpr
     ]
     (data / "test.jsonl").write_text("\n".join(lines))
     settings = [
+        ("model.model_name", f"openai/{EmulatorOptions().model}"),
         ("model.model_kwargs.api_base", f"{url}/v1"),
         ("environment.run_args", json.dumps(["--rm", "--pull", "never", "--network", "none"])),
         ("environment.cwd", "/testbed"),
@@ -137,34 +102,42 @@ def sandboxes(lab: Lab) -> list[str]:
     return [c.name for c in listed if f"msa-{lab.name}" in c.labels.get("thunder.program_id", "")]
 
 
+async def tally(house: House) -> dict[str, int]:
+    """What happened to environments, counted since start."""
+    answer = await house.client.get("/thunder/v1/resources")
+    counts: dict[str, int] = answer.json()["status"]["tally"]
+    return counts
+
+
 async def test_a_batch_gives_each_instance_a_program_and_leaves_nothing(
     lab: Lab, tmp_path: Path
 ) -> None:
-    async with lab.router() as environments:
-        llm = Llm(environments, steps=2)
-        async with llm.served() as url, batch(lab, url, tmp_path) as process:
+    async with served(lab, tmp_path, SOLVES) as house:
+        async with batch(lab, f"http://127.0.0.1:{house.port}", tmp_path) as process:
             out, _ = await process.communicate()
         assert process.returncode == 0, out.decode()
-        assert list(llm.turns.values()) == [3] * INSTANCES, out.decode()
-        assert sorted(llm.released) == sorted(llm.turns)
-        await until(environments, lambda: not environments.resources())
-        assert environments.status().tally["adopted_adopted"] >= INSTANCES
+        answers = json.loads((tmp_path / "out" / "preds.json").read_text())
+        assert [answer["model_patch"] for answer in answers.values()] == ["one\n"] * INSTANCES
+        await owned(house, 0)
+        assert (await tally(house))["adopted_adopted"] >= INSTANCES
+        assert (await house.client.get("/programs")).json() == {}
         assert await lab.call(sandboxes, lab) == []
 
 
 async def test_a_batch_that_is_killed_half_way_leaves_nothing(lab: Lab, tmp_path: Path) -> None:
-    async with lab.router(lab.settings(owner_grace_s=0.5)) as environments:
-        llm = Llm(environments, steps=10_000)
-        async with llm.served() as url, batch(lab, url, tmp_path) as process:
-            await until(
-                environments,
-                lambda: len(llm.turns) == INSTANCES and min(llm.turns.values()) > 2,
-                timeout_s=150,
-            )
+    async with served(lab, tmp_path, NEVER_ENDS, owner_grace_s=0.5) as house:
+        async with batch(lab, f"http://127.0.0.1:{house.port}", tmp_path) as process:
+
+            async def steps() -> list[int]:
+                programs = (await house.client.get("/programs")).json()
+                return [program["step_count"] for program in programs.values()]
+
+            async with asyncio.timeout(150):
+                while len(found := await steps()) < INSTANCES or min(found) < 3:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
             assert len(await lab.call(sandboxes, lab)) == INSTANCES
             os.killpg(process.pid, signal.SIGKILL)
             await process.communicate()
-            assert llm.released == []
-            await until(environments, lambda: not environments.resources())
-            assert environments.status().tally["given_up_owner"] == INSTANCES
+            await owned(house, 0)
+            assert (await tally(house))["given_up_owner"] == INSTANCES
         assert await lab.call(sandboxes, lab) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from containers.lab import Lab
+from containers.lab import Lab, owned, resources
 from containers.private_engine import PrivateEngine
 from emulated import chat
 from router import House, routing
@@ -22,19 +22,6 @@ async def asks(house: House, program: str, **fields: Any) -> None:
     body = chat("hello", max_tokens=4, program_id=program, **fields)
     answer = await house.client.post("/v1/chat/completions", json=body)
     assert answer.status_code == 200, answer.text
-
-
-async def resources(house: House) -> list[dict[str, Any]]:
-    answer = await house.client.get("/thunder/v1/resources")
-    return list(answer.json()["resources"])
-
-
-async def owned(house: House, count: int) -> list[dict[str, Any]]:
-    """Asks until the router owns so many resources."""
-    async with asyncio.timeout(20):
-        while len(found := await resources(house)) != count:
-            pass
-    return found
 
 
 async def test_a_program_names_its_containers_in_requests_and_release_takes_them(lab: Lab) -> None:
