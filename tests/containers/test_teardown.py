@@ -13,8 +13,12 @@ from docker.errors import APIError
 
 from containers.lab import Lab, owns, until
 from thunder_router.environment_settings import ComposeRule, DockerSettings
-from thunder_router.environments import labels
+from thunder_router.environments import Environments, labels
 from thunder_router.environments.records import Kind
+
+PROGRAMS = int(os.environ.get("THUNDER_DOCKER_PROGRAMS", "16"))
+ROUNDS = max(6, PROGRAMS // 8)
+"""Of races: `make test-docker` has 200 programs, and so 25."""
 
 
 async def test_release_removes_containers_networks_and_volumes_and_nothing_else(lab: Lab) -> None:
@@ -105,33 +109,42 @@ async def test_double_late_and_concurrent_release_and_reuse_hit_the_right_genera
 ) -> None:
     program = lab.program(1)
     async with lab.router() as environments:
-        for generation in (1, 2, 3):
+        for generation in range(1, ROUNDS + 1):
             environments.request(program)
             await lab.call(lab.agent_runs, program, number=generation)
             await owns(environments, program, 1)
             if generation > 1:
                 # A release that is late by a generation.
                 environments.released(program, generation=generation - 1)
-            for _ in range(generation < 3 and 5):
+            for _ in range(generation < ROUNDS and 5):
                 environments.released(program)
-            await owns(environments, program, int(generation == 3))
+            await owns(environments, program, int(generation == ROUNDS))
         (kept,) = environments.owned(program)
-        assert kept.owner.generation == 3
+        assert kept.owner.generation == ROUNDS
         environments.released(program)
         await owns(environments, program, 0)
 
 
 async def test_an_agents_own_removal_racing_ours_ends_well(lab: Lab) -> None:
+    """Theirs before, with and after ours, which is said twice, four programs at a time."""
+    dice = random.Random(ROUNDS)
+
+    async def race(environments: Environments, number: int) -> None:
+        program = lab.program(number)
+        environments.request(program)
+        container = await lab.call(lab.agent_runs, program)
+        await owns(environments, program, 1)
+        removing = asyncio.create_task(lab.call(container.remove, force=True))
+        await asyncio.sleep(dice.choice((0, 0.005, 0.02)))
+        environments.released(program)
+        environments.released(program)
+        with suppress(APIError):
+            await removing
+        await owns(environments, program, 0)
+
     async with lab.router() as environments:
-        for number in range(6):
-            program = lab.program(number)
-            environments.request(program)
-            container = await lab.call(lab.agent_runs, program)
-            await owns(environments, program, 1)
-            environments.released(program)
-            with suppress(APIError):
-                await lab.call(container.remove, force=True)
-            await owns(environments, program, 0)
+        for first in range(0, 4 * ROUNDS, 4):
+            await asyncio.gather(*(race(environments, first + number) for number in range(4)))
 
 
 async def test_two_routers_on_one_engine_leave_each_other_alone(lab: Lab) -> None:
@@ -263,11 +276,10 @@ async def test_a_running_tool_keeps_a_suspected_program_alive(lab: Lab) -> None:
 
 async def test_many_programs_end_at_random_and_the_engine_is_never_flooded(lab: Lab) -> None:
     """Some are released, some are never heard of again, some lose their agent's own containers."""
-    count = int(os.environ.get("THUNDER_DOCKER_PROGRAMS", "16"))
-    dice = random.Random(count)
+    dice = random.Random(PROGRAMS)
     async with lab.router(lab.settings(idle_ttl_s=1)) as environments:
-        programs = [lab.program(number) for number in range(count)]
-        for first in range(0, count, 8):
+        programs = [lab.program(number) for number in range(PROGRAMS)]
+        for first in range(0, PROGRAMS, 8):
             batch = programs[first : first + 8]
             boxes = await asyncio.gather(*(lab.call(lab.agent_runs, p) for p in batch))
             for program in batch:
