@@ -91,8 +91,15 @@ impl Book {
         }
     }
 
+    /// A silent program did not come back within its lease.
+    pub(crate) fn lapse(&mut self, key: ProgramKey) {
+        self[key].lapsed = true;
+        let tool = self[key].tool;
+        self.tools.lapsed(tool);
+    }
+
     fn learn_about_program(&mut self, answer: &Answer, tool: Option<&str>) {
-        let tool = tool.map_or(ToolKind::UNKNOWN, |name| self.tools.kind(name));
+        let tool = tool.map_or(ToolKind::UNNAMED, |name| self.tools.kind(name));
         let epoch = answer.seat.and_then(|seat| self.workers.get(&seat));
         let epoch = epoch.map(|worker| worker.epoch);
         let program = &mut self[answer.key];

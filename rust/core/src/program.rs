@@ -95,6 +95,8 @@ pub(crate) struct Program {
     pub(crate) seen: Millis,
     /// When it got its seat.
     pub(crate) seated: Millis,
+    /// It is silent beyond its lease, and that was written down.
+    pub(crate) lapsed: bool,
     /// The tool that its last turn called.
     pub(crate) tool: ToolKind,
     /// Its seat's flush count at the end of its last turn: later flushes lost its KV.
@@ -134,7 +136,8 @@ impl Program {
             steps_here: 0,
             seen: now,
             seated: now,
-            tool: ToolKind::UNKNOWN,
+            lapsed: false,
+            tool: ToolKind::UNNAMED,
             epoch: None,
             entry: None,
             line: None,

@@ -76,9 +76,9 @@ pub enum Reason {
         /// Its capacity.
         capacity: Tokens,
     },
-    /// Paused: its tool will outlast what restoring it costs, and someone waits.
+    /// Paused: it will be idle for longer than restoring it costs, and someone waits.
     Displaced {
-        /// Expected remaining tool time.
+        /// How long it is expected to be idle still.
         expected: Millis,
         /// What that had to exceed.
         threshold: Millis,
@@ -174,7 +174,7 @@ impl fmt::Display for Reason {
                 threshold,
             } => write!(
                 f,
-                "its tool is expected to take {} more, worth displacing above {}",
+                "it is expected to be idle for {} more, worth displacing above {}",
                 Seconds(*expected),
                 Seconds(*threshold)
             ),

@@ -158,6 +158,7 @@ impl Scheduler {
         }
         program.prefix = program.prefix.or(arrival.prefix);
         program.seen = now;
+        program.lapsed = false;
         program.waiting.insert(turn, request);
         book.requests.insert(
             request,

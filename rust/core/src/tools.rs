@@ -1,13 +1,18 @@
-//! How long a tool will still take, from how long its kind took lately.
+//! Whether and when a silent program will be back, from what its kind of tool did lately.
 //!
 //! Kinds differ a thousandfold (an edit 0.02 s, a sub-agent 100 s), so each has a ring of its last
 //! durations; the pool of all serves kinds that are new or too many. Given that a call has already
 //! taken e, the expected remainder is the mean excess over e of the durations longer than e. Beyond
 //! all of them it is e itself: what has lasted long will last as long again, which is what a heavy
 //! tail of unknown weight says.
+//!
+//! Programs that end without a word never come back. That too is remembered of a kind: the longer a
+//! silence among many short ones, the likelier it is the last. Answers that name no tool are a kind of
+//! their own, since a program's last answer mostly is one.
 
 use std::collections::HashMap;
 
+use crate::decay::as_float;
 use crate::ids::Millis;
 
 /// Durations remembered of one kind, and of the pool.
@@ -25,8 +30,19 @@ const ENOUGH: usize = 8;
 pub(crate) struct ToolKind(usize);
 
 impl ToolKind {
-    /// No tool was named, or one too many: the pool.
-    pub(crate) const UNKNOWN: Self = Self(usize::MAX);
+    /// The answer named no tool.
+    pub(crate) const UNNAMED: Self = Self(0);
+    /// It named one too many to remember: the pool.
+    const POOLED: Self = Self(usize::MAX);
+}
+
+/// What to expect of a silent program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Outlook {
+    /// Probability that it comes back within its lease.
+    pub(crate) returns: f64,
+    /// If it does, after so much longer.
+    pub(crate) remaining: Millis,
 }
 
 /// Recent durations of every kind.
@@ -41,7 +57,7 @@ impl Tools {
     pub(crate) fn new() -> Self {
         Self {
             kinds: HashMap::new(),
-            recent: Vec::new(),
+            recent: vec![Ring::new(REMEMBERED)],
             pool: Ring::new(POOLED),
         }
     }
@@ -51,8 +67,8 @@ impl Tools {
         if let Some(kind) = self.kinds.get(name) {
             return *kind;
         }
-        if self.recent.len() == KINDS {
-            return ToolKind::UNKNOWN;
+        if self.kinds.len() == KINDS {
+            return ToolKind::POOLED;
         }
         let kind = ToolKind(self.recent.len());
         self.recent.push(Ring::new(REMEMBERED));
@@ -60,26 +76,36 @@ impl Tools {
         kind
     }
 
-    /// A call of this kind took this long.
+    /// A silence after a call of this kind lasted this long.
     pub(crate) fn took(&mut self, kind: ToolKind, duration: Millis) {
-        if let Some(ring) = self.recent.get_mut(kind.0) {
-            ring.push(duration);
-        }
-        self.pool.push(duration);
+        self.remember(kind, Some(duration));
     }
 
-    /// How long a call that already took `elapsed` will still take.
-    pub(crate) fn remaining(&self, kind: ToolKind, elapsed: Millis) -> Millis {
+    /// A silence after a call of this kind outlasted its lease.
+    pub(crate) fn lapsed(&mut self, kind: ToolKind) {
+        self.remember(kind, None);
+    }
+
+    fn remember(&mut self, kind: ToolKind, silence: Option<Millis>) {
+        if let Some(ring) = self.recent.get_mut(kind.0) {
+            ring.push(silence);
+        }
+        self.pool.push(silence);
+    }
+
+    /// What to expect of a program that called this kind and has been silent for `elapsed`.
+    pub(crate) fn outlook(&self, kind: ToolKind, elapsed: Millis) -> Outlook {
         match self.recent.get(kind.0) {
-            Some(ring) if ring.durations.len() >= ENOUGH => ring.mean_excess(elapsed),
-            _ => self.pool.mean_excess(elapsed),
+            Some(ring) if ring.silences.len() >= ENOUGH => ring.outlook(elapsed),
+            _ => self.pool.outlook(elapsed),
         }
     }
 }
 
 #[derive(Debug)]
 struct Ring {
-    durations: Vec<Millis>,
+    /// How long each lasted; None: beyond its lease.
+    silences: Vec<Option<Millis>>,
     size: usize,
     next: usize,
 }
@@ -87,30 +113,39 @@ struct Ring {
 impl Ring {
     fn new(size: usize) -> Self {
         Self {
-            durations: Vec::new(),
+            silences: Vec::new(),
             size,
             next: 0,
         }
     }
 
-    fn push(&mut self, duration: Millis) {
-        if self.durations.len() < self.size {
-            self.durations.push(duration);
+    fn push(&mut self, silence: Option<Millis>) {
+        if self.silences.len() < self.size {
+            self.silences.push(silence);
         } else {
-            self.durations[self.next] = duration;
+            self.silences[self.next] = silence;
         }
         self.next = (self.next + 1) % self.size;
     }
 
-    fn mean_excess(&self, elapsed: Millis) -> Millis {
-        let (mut sum, mut count) = (0_u64, 0_u64);
-        for duration in &self.durations {
-            if *duration > elapsed {
-                sum = sum.saturating_add(duration - elapsed);
-                count += 1;
+    /// Mean excess of those that lasted longer and ended; and how many of all that lasted longer did,
+    /// one more than were seen, since one always may.
+    fn outlook(&self, elapsed: Millis) -> Outlook {
+        let (mut sum, mut ended, mut lapsed) = (0_u64, 0_u64, 0_u64);
+        for silence in &self.silences {
+            match silence {
+                Some(duration) if *duration > elapsed => {
+                    sum = sum.saturating_add(duration - elapsed);
+                    ended += 1;
+                }
+                Some(_) => {}
+                None => lapsed += 1,
             }
         }
-        sum.checked_div(count).unwrap_or(elapsed)
+        Outlook {
+            returns: as_float(ended + 1) / as_float(ended + 1 + lapsed),
+            remaining: sum.checked_div(ended).unwrap_or(elapsed),
+        }
     }
 }
 
@@ -126,8 +161,8 @@ mod tests {
             tools.took(edit, 20);
             tools.took(agent, 100_000);
         }
-        assert_eq!(tools.remaining(edit, 0), 20);
-        assert_eq!(tools.remaining(agent, 30_000), 70_000);
+        assert_eq!(tools.outlook(edit, 0).remaining, 20);
+        assert_eq!(tools.outlook(agent, 30_000).remaining, 70_000);
     }
 
     #[test]
@@ -137,20 +172,33 @@ mod tests {
         for duration in 1..=ENOUGH as u64 {
             tools.took(bash, duration * 1000);
         }
-        assert_eq!(tools.remaining(bash, 0), 4_500);
-        assert_eq!(tools.remaining(bash, 6_000), 1_500);
-        assert_eq!(tools.remaining(bash, 50_000), 50_000);
+        assert_eq!(tools.outlook(bash, 0).remaining, 4_500);
+        assert_eq!(tools.outlook(bash, 6_000).remaining, 1_500);
+        assert_eq!(tools.outlook(bash, 50_000).remaining, 50_000);
     }
 
     #[test]
     fn an_unknown_kind_is_told_by_the_pool() {
         let mut tools = Tools::new();
-        assert_eq!(tools.remaining(ToolKind::UNKNOWN, 0), 0);
-        tools.took(ToolKind::UNKNOWN, 400);
+        assert_eq!(tools.outlook(ToolKind::UNNAMED, 0).remaining, 0);
+        tools.took(ToolKind::UNNAMED, 400);
         let rare = tools.kind("rare");
         tools.took(rare, 600);
-        assert_eq!(tools.remaining(rare, 0), 500);
-        assert_eq!(tools.remaining(ToolKind::UNKNOWN, 500), 100);
+        assert_eq!(tools.outlook(rare, 0).remaining, 500);
+        assert_eq!(tools.outlook(ToolKind::UNNAMED, 500).remaining, 100);
+    }
+
+    #[test]
+    fn the_longer_a_silence_lasts_the_likelier_it_is_the_last() {
+        let mut tools = Tools::new();
+        for _ in 0..6 {
+            tools.took(ToolKind::UNNAMED, 100);
+        }
+        tools.took(ToolKind::UNNAMED, 5_000);
+        tools.lapsed(ToolKind::UNNAMED);
+        let returns = |elapsed| tools.outlook(ToolKind::UNNAMED, elapsed).returns;
+        assert_eq!([0, 1_000, 10_000].map(returns), [8.0 / 9.0, 2.0 / 3.0, 0.5]);
+        assert_eq!(tools.outlook(ToolKind::UNNAMED, 1_000).remaining, 4_000);
     }
 
     #[test]
@@ -162,15 +210,11 @@ mod tests {
                 tools.took(kind, duration);
             }
         }
-        assert_eq!(tools.recent.len(), KINDS);
+        assert_eq!(tools.recent.len(), 1 + KINDS);
         assert_eq!(tools.kinds.len(), KINDS);
-        assert!(
-            tools
-                .recent
-                .iter()
-                .all(|ring| ring.durations.len() == REMEMBERED)
-        );
-        assert_eq!(tools.pool.durations.len(), POOLED);
+        let full = |ring: &Ring| ring.silences.len() == REMEMBERED;
+        assert!(tools.recent[1..].iter().all(full));
+        assert_eq!(tools.pool.silences.len(), POOLED);
     }
 
     #[test]
@@ -183,6 +227,6 @@ mod tests {
         for _ in 0..REMEMBERED {
             tools.took(kind, 3_000);
         }
-        assert_eq!(tools.remaining(kind, 0), 3_000);
+        assert_eq!(tools.outlook(kind, 0).remaining, 3_000);
     }
 }

@@ -231,6 +231,73 @@ fn a_lease_outlasts_the_expected_tool_time() {
     assert_eq!(decisions[0].reason(), &lease);
 }
 
+// === Programs that never say goodbye ===
+
+/// Eight programs end without a word, each after two turns; none comes back within its lease.
+fn silent_ends(lab: &mut Lab) {
+    for name in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+        turn(lab, name, 1_000, "bash");
+        lab.wait(100);
+        let last = lab.ask(name, 1_000);
+        lab.tick();
+        lab.answer(last, 1_000, 0);
+        assert_eq!(paused(&lab.run_for(60_000)), [name]);
+    }
+}
+
+#[test]
+fn who_answered_like_those_that_never_came_back_gives_way_at_once() {
+    for known in [false, true] {
+        let mut lab = lab(config(PolicyName::Adaptive), facts(10_000));
+        if known {
+            silent_ends(&mut lab);
+        }
+        let last = lab.ask("silent", 8_000);
+        lab.tick();
+        lab.answer(last, 8_000, 0);
+        // Eight of nine do not return. They hold the room for 60 s; a ninth of a restore is 192 ms.
+        let late = lab.ask("late", 8_000);
+        let decisions = lab.tick();
+        assert_eq!(paused(&decisions) == ["silent"], known);
+        assert_eq!(admits(&decisions) == [(late, ZERO)], known);
+    }
+}
+
+#[test]
+fn who_called_a_tool_that_always_returns_stays() {
+    let mut lab = lab(config(PolicyName::Adaptive), facts(10_000));
+    silent_ends(&mut lab);
+    turn(&mut lab, "busy", 8_000, "bash");
+    lab.ask("late", 8_000);
+    assert_eq!(paused(&lab.tick()), Vec::<&str>::new());
+}
+
+// === Claims ===
+
+#[test]
+fn room_that_a_claim_leaves_is_the_next_overdues_before_it_is_anybodys() {
+    let mut lab = lab(calm(), facts(10_000));
+    turn(&mut lab, "running", 9_000, "tool");
+    let first = lab.ask("first", 4_000);
+    lab.tick();
+    let second = lab.ask("second", 5_900);
+    lab.tick();
+    // It keeps its seat; the two that wait for a minute are overdue, the small one is not.
+    for _ in 0..7 {
+        lab.run_for(10_000);
+        turn(&mut lab, "running", 9_000, "tool");
+    }
+    let small = lab.ask("small", 500);
+    assert_eq!(holds(&lab.tick()), [small]);
+    lab.core.release("running", lab.now);
+    assert_eq!(admits(&lab.tick()), [(first, ZERO)], "5,700 are left");
+    assert_eq!(admits(&lab.run_for(30_000)), [], "kept for the second");
+    lab.answer(first, 4_000, 0);
+    lab.core.release("first", lab.now);
+    let admitted = admits(&lab.tick());
+    assert_eq!(admitted, [(second, ZERO), (small, ZERO)]);
+}
+
 // === Slices ===
 
 #[test]

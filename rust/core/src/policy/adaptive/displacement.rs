@@ -33,7 +33,8 @@ pub(super) fn restore_ms(config: &SchedulerConfig, worker: &Worker, context: Tok
     }
 }
 
-/// How long its tool will still run, and how long that must be; None where nothing is displaced.
+/// How long it will still hold its room for nothing, and how long that must be; None where nothing
+/// is displaced. Who does not come back holds it until its lease ends, and needs no restore.
 fn stakes(book: &Book, key: ProgramKey, now: Millis) -> Option<(Millis, Millis)> {
     let eta = book.config.displacement_eta;
     let program = &book[key];
@@ -42,15 +43,18 @@ fn stakes(book: &Book, key: ProgramKey, now: Millis) -> Option<(Millis, Millis)>
         return None;
     }
     let elapsed = now.saturating_sub(program.seen);
-    let expected = book.tools.remaining(program.tool, elapsed);
-    let restore = restore_ms(&book.config, worker, program.context);
+    let outlook = book.tools.outlook(program.tool, elapsed);
+    let returns = outlook.returns;
+    let left = super::lease(book, key).saturating_sub(elapsed);
+    let expected = returns * as_float(outlook.remaining) + (1.0 - returns) * as_float(left);
+    let restore = returns * restore_ms(&book.config, worker, program.context);
     let threshold = restore * as_float(worker.programs() as u64) / eta;
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "saturates"
     )]
-    Some((expected, threshold as Millis))
+    Some((expected as Millis, threshold as Millis))
 }
 
 /// Marks a silent program as displaceable once it is, and else looks again later.

@@ -21,7 +21,6 @@ use crate::program::{Line, ProgramKey};
 use crate::queue::Waiter;
 use crate::reason::Reason;
 use crate::standing::Standing;
-use crate::transitions::Status;
 use crate::worker::Worker;
 
 pub(crate) use room::margin;
@@ -89,9 +88,7 @@ impl Policy for Adaptive {
     fn look(&self, book: &mut Book, key: ProgramKey, now: Millis) {
         match book[key].line {
             Some(Line::Origin(..)) => origin::look(book, key, now),
-            None if book[key].is_silent() && book[key].status == Status::Active => {
-                idle(book, key, now);
-            }
+            None if book[key].is_silent() => idle(book, key, now),
             _ => {}
         }
     }
@@ -118,26 +115,30 @@ fn act_on(book: &mut Book, seats: &[Seat], now: Millis) {
     }
     for seat in seats {
         claims::serve(book, *seat, now);
+    }
+    claims::make(book, now);
+    for seat in seats {
         origin::serve(book, *seat);
     }
     admission::fill(book, now);
-    claims::make(book, now);
     admission::prepare(book);
 }
 
-/// A silent program on a seat: may it stay, and until when?
+/// A silent program: may it keep its seat, if it has one, and until when?
 fn idle(book: &mut Book, key: ProgramKey, now: Millis) {
-    let Some(seat) = book[key].seat else {
-        return;
-    };
-    if book[key].marked {
+    if let Some(seat) = book[key].seat
+        && book[key].marked
+    {
         let reason = relief::pressure(book, seat);
         book.pause(key, reason);
+    }
+    if book[key].lapsed {
         return;
     }
     let lease = lease(book, key);
     let silent = now.saturating_sub(book[key].seen);
     if silent >= lease {
+        book.lapse(key);
         book.pause(key, Reason::Lease { silent, lease });
         return;
     }
@@ -148,7 +149,7 @@ fn idle(book: &mut Book, key: ProgramKey, now: Millis) {
 
 /// How long a program may be silent before it gives up its seat.
 fn lease(book: &Book, key: ProgramKey) -> Millis {
-    let expected = book.tools.remaining(book[key].tool, 0);
+    let expected = book.tools.outlook(book[key].tool, 0).remaining;
     let config = &book.config;
     config.lease_min_ms.max(expected + config.lease_ms)
 }

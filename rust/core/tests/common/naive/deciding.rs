@@ -30,8 +30,8 @@ impl Naive {
             for seat in 0..self.workers.len() {
                 self.serve_claim(seat);
             }
-            while self.admit_next() {}
             self.make_claims();
+            while self.admit_next() {}
             if before == format!("{:?}{:?}{:?}", self.programs, self.requests, self.out) {
                 break;
             }
