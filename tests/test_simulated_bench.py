@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.simulated.__main__ import main
+from bench.simulated.ablations import PIECES
 from bench.simulated.days import Day, Days
 from bench.simulated.report import ROUTERS, TARGETS, picture, report
 from bench.simulated.scenarios import DAY, SWEEPS, Scenario, Sweep, scenarios
@@ -146,3 +147,11 @@ def test_every_picture_that_the_page_shows_is_there() -> None:
     for sweep in SWEEPS:
         picture_of_it = f"results/simulated-{sweep.name}.svg"
         assert (picture_of_it in page) == (folder / picture_of_it).is_file()
+
+
+def test_every_ablation_changes_a_default_and_is_a_sound_setting() -> None:
+    whole = SchedulingSettings().model_dump()
+    for piece, differs in PIECES.items():
+        without = SchedulingSettings.model_validate(differs).model_dump()
+        changed = {name for name in whole if whole[name] != without[name]}
+        assert changed == set(differs), piece
