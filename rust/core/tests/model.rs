@@ -8,7 +8,7 @@ use common::world::{facts, name};
 use proptest::prelude::*;
 use thunder_core::{
     Arrival, Decision, Millis, PolicyName, RequestId, Scheduler, SchedulerConfig, Seat, Tokens,
-    Usage,
+    Usage, WorkerId, WorkerState,
 };
 
 #[derive(Clone, Debug)]
@@ -18,12 +18,19 @@ enum Event {
     Finishes(usize, Tokens),
     Breaks(usize),
     Releases(u8),
+    Changes(u32, WorkerState),
     Passes(Millis),
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let tokens = prop_oneof![1..200_u64, 200..600_u64, 600..1_300_u64];
     let time = prop_oneof![1..2_000_u64, 2_000..40_000_u64];
+    let state = prop_oneof![
+        3 => Just(WorkerState::Ready),
+        1 => Just(WorkerState::Unready),
+        1 => Just(WorkerState::Draining),
+        1 => Just(WorkerState::Down),
+    ];
     prop_oneof![
         6 => (prop::option::weighted(0.9, 0..14_u8), tokens.clone())
             .prop_map(|(program, prompt)| Event::Asks(program, prompt)),
@@ -31,6 +38,7 @@ fn event() -> impl Strategy<Value = Event> {
         6 => (any::<usize>(), 0..80_u64).prop_map(|(which, tokens)| Event::Finishes(which, tokens)),
         1 => any::<usize>().prop_map(Event::Breaks),
         1 => (0..14_u8).prop_map(Event::Releases),
+        1 => (0..3_u32, state).prop_map(|(worker, state)| Event::Changes(worker, state)),
         4 => time.prop_map(Event::Passes),
     ]
 }
@@ -68,6 +76,41 @@ fn pieces() -> impl Strategy<Value = SchedulerConfig> {
         )
 }
 
+/// Every worker has as many ranks, and worker 0 the largest.
+fn seats(mut capacities: Vec<Tokens>, ranks: u16) -> Vec<(Seat, Tokens)> {
+    capacities.sort_unstable_by(|a, b| b.cmp(a));
+    let workers = (0..).zip(capacities);
+    let ranks =
+        workers.flat_map(|(worker, capacity)| (0..ranks).map(move |rank| (worker, rank, capacity)));
+    ranks
+        .map(|(worker, rank, capacity)| (Seat::new(worker, rank), capacity))
+        .collect()
+}
+
+/// Tells the core that every rank of a worker changed.
+fn change(
+    core: &mut Scheduler,
+    seats: &[(Seat, Tokens)],
+    id: WorkerId,
+    to: WorkerState,
+    now: Millis,
+) {
+    let told = match to {
+        WorkerState::Ready => {
+            let ranks = seats.iter().filter(|(seat, _)| seat.worker == id);
+            for (seat, capacity) in ranks {
+                core.worker_up(*seat, facts(Some(*capacity), 0, true), now)
+                    .expect("valid");
+            }
+            Ok(())
+        }
+        WorkerState::Unready => core.worker_unready(id, now),
+        WorkerState::Draining => core.worker_draining(id, now),
+        WorkerState::Down => core.worker_down(id, now),
+    };
+    told.expect("the naive model allows it");
+}
+
 fn pick(known: &[RequestId], which: usize) -> Option<RequestId> {
     (!known.is_empty()).then(|| known[which % known.len()])
 }
@@ -77,12 +120,14 @@ proptest! {
     fn lists_and_loops_decide_the_same(
         config in pieces(),
         capacities in prop::collection::vec(800..1_600_u64, 1..4),
+        ranks in 1..3_u16,
         events in prop::collection::vec(event(), 1..150),
     ) {
         let mut core = Scheduler::new(config.clone()).unwrap();
-        let mut naive = Naive::new(config, &capacities);
-        for (worker, capacity) in (0..).zip(&capacities) {
-            core.worker_up(Seat::new(worker, 0), facts(Some(*capacity), 0, true), 0).unwrap();
+        let seats = seats(capacities, ranks);
+        let mut naive = Naive::new(config, &seats);
+        for (seat, capacity) in &seats {
+            core.worker_up(*seat, facts(Some(*capacity), 0, true), 0).unwrap();
         }
         let (mut now, mut next) = (0, 0);
         let (mut alive, mut flying) = (Vec::new(), Vec::new());
@@ -121,6 +166,13 @@ proptest! {
                 Event::Releases(program) => {
                     core.release(&name(program), now);
                     naive.releases(&name(program), now);
+                }
+                Event::Changes(worker, to) => {
+                    let known = seats.iter().any(|(seat, _)| seat.worker == WorkerId(worker));
+                    let stays = worker == 0 && to == WorkerState::Down;
+                    if known && !stays && naive.changes(WorkerId(worker), to) {
+                        change(&mut core, &seats, WorkerId(worker), to, now);
+                    }
                 }
                 Event::Passes(ms) => now += ms,
             }

@@ -1,6 +1,6 @@
 //! A tick: turns first, then relief, promises and the queue, until nothing changes any more.
 
-use thunder_core::{Millis, RequestId, Seat, Tokens};
+use thunder_core::{Millis, RequestId, Tokens, WorkerState};
 
 use super::{At, DEFERRED, Naive, Request, Verdict};
 
@@ -59,15 +59,13 @@ impl Naive {
                     continue;
                 }
             }
-            if request.at == At::Flying || !self.requests.iter().any(|r| r.id == request.id) {
+            if matches!(request.at, At::Flying | At::Orphaned)
+                || !self.requests.iter().any(|r| r.id == request.id)
+            {
                 continue;
             }
             let key = request.program;
-            if self
-                .workers
-                .iter()
-                .all(|worker| request.prompt > worker.capacity)
-            {
+            if request.prompt > self.largest() {
                 self.out.push(Verdict::Reject(request.id));
                 self.ends(&request);
                 continue;
@@ -82,6 +80,18 @@ impl Naive {
     pub(super) fn take_turn(&mut self, request: &Request, seat: usize) {
         let key = request.program;
         let between = !self.flies(key);
+        match self.workers[seat].state {
+            WorkerState::Ready => {}
+            WorkerState::Draining if between => {
+                self.pause(key);
+                self.queue(key);
+                return;
+            }
+            _ => {
+                self.defer(request.id);
+                return;
+            }
+        }
         if between && (self.slice_is_over(key, seat) || self.is(key).marked) {
             self.pause(key);
             self.queue(key);
@@ -102,20 +112,24 @@ impl Naive {
             self.pause(key);
             self.queue(key);
         } else {
-            let held = self.requests.iter_mut().find(|r| r.id == request.id);
-            let held = held.expect("known");
-            held.deferred = true;
-            if held.at == At::Undecided {
-                held.at = At::Held;
-                self.out.push(Verdict::Hold(request.id));
-            }
+            self.defer(request.id);
+        }
+    }
+
+    /// It waits for the seat that its program has.
+    fn defer(&mut self, id: RequestId) {
+        let held = self.requests.iter_mut().find(|r| r.id == id);
+        let held = held.expect("known");
+        held.deferred = true;
+        if held.at == At::Undecided {
+            held.at = At::Held;
+            self.out.push(Verdict::Hold(id));
         }
     }
 
     pub(super) fn queue(&mut self, key: usize) {
-        let largest = self.workers.iter().map(|w| w.capacity).max().unwrap_or(0);
         if let Some(first) = self.waits(key).cloned()
-            && self.is(key).context > largest
+            && self.is(key).context > self.largest()
         {
             self.of(key).context = first.prompt;
         }
@@ -125,12 +139,18 @@ impl Naive {
         for key in self.known() {
             if let Some(seat) = self.is(key).seat
                 && self.is_silent(key)
-                && (self.is(key).marked || (self.is(key).turned && self.slice_is_over(key, seat)))
+                && (self.is(key).marked || (self.is(key).turned && self.leaves(key, seat)))
             {
                 self.pause(key);
             }
             self.of(key).turned = false;
         }
+    }
+
+    /// Whether a program gives up its seat as its turn ends.
+    fn leaves(&self, program: usize, seat: usize) -> bool {
+        let drains = self.workers[seat].state == WorkerState::Draining;
+        drains || self.slice_is_over(program, seat)
     }
 
     pub(super) fn slice_is_over(&self, program: usize, seat: usize) -> bool {
@@ -152,13 +172,10 @@ impl Naive {
         })
     }
 
-    pub(super) fn seat(worker: usize) -> Seat {
-        Seat::new(u32::try_from(worker).expect("few"), 0)
-    }
-
     pub(super) fn admit(&mut self, key: usize, seat: usize) {
         let now = self.now;
         let first = self.place(key);
+        let place = self.workers[seat].seat;
         let program = self.of(key);
         program.claim = None;
         let returns = program.had_seat;
@@ -168,7 +185,7 @@ impl Naive {
         program.steps_here = 0;
         program.marked = false;
         if returns && let Some(name) = program.name.clone() {
-            self.out.push(Verdict::Restore(name, Self::seat(seat)));
+            self.out.push(Verdict::Restore(name, place));
         }
         self.send(first, seat);
     }
@@ -180,7 +197,7 @@ impl Naive {
             .find(|r| r.id == id)
             .expect("known");
         request.at = At::Flying;
-        self.out.push(Verdict::Admit(id, Self::seat(seat)));
+        self.out.push(Verdict::Admit(id, self.workers[seat].seat));
     }
 
     pub(super) fn pause(&mut self, key: usize) {

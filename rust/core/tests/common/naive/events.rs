@@ -51,17 +51,19 @@ impl Naive {
             .expect("known")
             .clone();
         let (total, program) = (request.prompt + completion, request.program);
-        let seat = self.is(program).seat.expect("in flight");
         let gained = match self.is(program).steps {
             0 => completion,
             _ => total.saturating_sub(self.is(program).context),
         } as f64;
-        let growth = &mut self.workers[seat].growth;
-        *growth = Some(growth.map_or(gained, |growth| growth + 0.05 * (gained - growth)));
+        if request.at == At::Flying {
+            let seat = self.is(program).seat.expect("in flight");
+            let growth = &mut self.workers[seat].growth;
+            *growth = Some(growth.map_or(gained, |growth| growth + 0.05 * (gained - growth)));
+            self.of(program).steps_here += 1;
+        }
         let program = self.of(program);
         program.peak = program.peak.max(total);
         program.steps += 1;
-        program.steps_here += 1;
         self.ends(&request);
     }
 
@@ -75,7 +77,8 @@ impl Naive {
             .expect("known")
             .clone();
         let program = self.of(request.program);
-        if request.at == At::Flying && program.context == 0 && program.peak == 0 {
+        let sent = matches!(request.at, At::Flying | At::Orphaned);
+        if sent && program.context == 0 && program.peak == 0 {
             program.context = request.prompt + request.decoded;
         }
         self.ends(&request);

@@ -39,8 +39,16 @@ impl Naive {
             .find(|p| self.is(*p).claim == Some(seat))
     }
 
+    /// Seats that take new work and are promised to nobody.
+    fn open_seats(&self) -> Vec<usize> {
+        let seats = 0..self.workers.len();
+        seats
+            .filter(|seat| self.is_ready(*seat) && self.claimer(*seat).is_none())
+            .collect()
+    }
+
     pub(super) fn roomiest(&self, returning: bool) -> Option<(Tokens, usize)> {
-        let seats = (0..self.workers.len()).filter(|seat| self.claimer(*seat).is_none());
+        let seats = self.open_seats().into_iter();
         seats.map(|seat| (self.room(seat, returning), seat)).max()
     }
 
@@ -90,7 +98,7 @@ impl Naive {
         let Some(program) = self.claimer(seat) else {
             return;
         };
-        if self.size(program) > self.workers[seat].capacity {
+        if !self.is_ready(seat) || self.size(program) > self.workers[seat].capacity {
             self.of(program).claim = None;
         } else if self.size(program) <= self.room(seat, self.returns(program)) {
             self.admit(program, seat);
@@ -107,7 +115,7 @@ impl Naive {
             if !self.is_overdue(oldest) {
                 return;
             }
-            let seats = (0..self.workers.len()).filter(|seat| self.claimer(*seat).is_none());
+            let seats = self.open_seats().into_iter();
             let large = seats.filter(|seat| self.size(oldest) <= self.workers[*seat].capacity);
             let Some(seat) = large.max_by_key(|seat| (self.room(*seat, false), *seat)) else {
                 return;

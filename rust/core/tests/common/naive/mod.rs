@@ -1,7 +1,7 @@
 //! The adaptive policy as a person would write it down: lists, loops, and sums taken anew each time.
 //!
-//! It knows nothing of origins, shared prefixes, displacement, leases and workers that change; those
-//! pieces are switched off where it is compared.
+//! It knows nothing of origins, shared prefixes, displacement and leases; those pieces are switched
+//! off where it is compared. Workers may change, as long as one of the largest is never down.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -15,8 +15,9 @@ mod deciding;
 mod events;
 mod line;
 mod room;
+mod seats;
 
-use thunder_core::{Decision, Millis, RequestId, SchedulerConfig, Seat, Tokens};
+use thunder_core::{Decision, Millis, RequestId, SchedulerConfig, Seat, Tokens, WorkerState};
 
 /// A decision without its reason.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +50,8 @@ enum At {
     Undecided,
     Held,
     Flying,
+    /// Its worker went down under it.
+    Orphaned,
 }
 
 /// As the core has it: refused turns that are looked at per seat and round.
@@ -84,6 +87,8 @@ struct Program {
 
 #[derive(Clone, Debug)]
 struct Worker {
+    seat: Seat,
+    state: WorkerState,
     capacity: Tokens,
     growth: Option<f64>,
 }
@@ -100,8 +105,11 @@ pub struct Naive {
 }
 
 impl Naive {
-    pub fn new(config: SchedulerConfig, capacities: &[Tokens]) -> Self {
-        let worker = |capacity: &Tokens| Worker {
+    /// These seats are ready, in their order.
+    pub fn new(config: SchedulerConfig, seats: &[(Seat, Tokens)]) -> Self {
+        let worker = |(seat, capacity): &(Seat, Tokens)| Worker {
+            seat: *seat,
+            state: WorkerState::Ready,
             capacity: *capacity,
             growth: None,
         };
@@ -111,7 +119,7 @@ impl Naive {
             programs: Vec::new(),
             free: Vec::new(),
             requests: Vec::new(),
-            workers: capacities.iter().map(worker).collect(),
+            workers: seats.iter().map(worker).collect(),
             out: Vec::new(),
         }
     }
