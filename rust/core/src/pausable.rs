@@ -130,6 +130,19 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_just_not_needed_stays() {
+        let seat = seat(&[2, 3, 4]);
+        assert_eq!(sizes(&seat.cheapest(7, square, |_| true)), [3, 4]);
+    }
+
+    #[test]
+    fn at_equal_cost_the_smaller_ones_go() {
+        let seat = seat(&[3, 4, 7]);
+        let linear = crate::decay::as_float;
+        assert_eq!(sizes(&seat.cheapest(7, linear, |_| true)), [3, 4]);
+    }
+
+    #[test]
     fn who_may_not_be_paused_is_passed_over() {
         let seat = seat(&[3, 4, 5, 20]);
         let may = |program| program != ProgramKey(0) && program != ProgramKey(3);
