@@ -115,8 +115,12 @@ async def test_a_hook_survives_a_restart(tmp_path: Path, listener: Listener) -> 
     assert len(listener.heard) == 2
 
 
-async def test_a_program_that_falls_silent_is_a_crash(tmp_path: Path, listener: Listener) -> None:
+@pytest.mark.parametrize("engine_up", [True, False])
+async def test_a_program_that_falls_silent_is_a_crash_with_or_without_an_engine(
+    tmp_path: Path, listener: Listener, engine_up: bool
+) -> None:
     harness = harness_with(tmp_path, url=listener.url)
+    harness.engine.up = engine_up
     async with harness.router() as environments:
         environments.request("p1")
         await harness.turn(environments, 3601)
@@ -153,19 +157,6 @@ async def test_pausing_and_restoring_are_moments_too(tmp_path: Path, listener: L
         await until(environments, lambda: len(listener.heard) == 2)
         await settled(environments)
     assert {body["moment"] for _, _, body, _ in listener.heard} == {"pause", "restore"}
-
-
-async def test_silence_is_told_where_there_is_no_engine_at_all(
-    tmp_path: Path, listener: Listener
-) -> None:
-    harness = harness_with(tmp_path, url=listener.url)
-    harness.engine.up = False
-    async with harness.router() as environments:
-        environments.request("p1")
-        await harness.turn(environments, 3601)
-        await until(environments, lambda: len(listener.heard) == 1)
-        await settled(environments)
-    assert listener.heard[0][2]["moment"] == "crash"
 
 
 async def test_a_command_that_is_broken_off_is_ended_with_all_that_it_started(
