@@ -8,7 +8,9 @@ import asyncio
 import json
 import os
 import signal
+from asyncio.subprocess import Process
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import quote
 
 import aiohttp
@@ -82,22 +84,39 @@ async def _call(hook: HookSettings, run: Resource) -> Ended:
 
 
 async def _command(hook: HookSettings, run: Resource) -> Ended:
-    facts = {f"THUNDER_{name.upper()}": value for name, value in _facts(run).items()}
-    process = await asyncio.create_subprocess_exec(
-        *hook.command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=os.environ | facts | {"THUNDER_IDEMPOTENCY_KEY": run.ref},
-        start_new_session=True,
-    )
+    process = await _started(hook, run)
     try:
         await process.communicate(json.dumps(_facts(run)).encode())
     finally:
-        if process.returncode is None:
-            # With whatever it started: it has a session of its own.
-            os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+        await _stopped(process)
     if process.returncode:
         return _ended(run, Outcome.RETRY, f"exited with {process.returncode}")
     return _ended(run, Outcome.DONE)
+
+
+async def _started(hook: HookSettings, run: Resource) -> Process:
+    facts = {f"THUNDER_{name.upper()}": value for name, value in _facts(run).items()}
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *hook.command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=os.environ | facts | {"THUNDER_IDEMPOTENCY_KEY": run.ref},
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # It may be at work before we hold it in hand.
+        await _stopped(await starting)
+        raise
+
+
+async def _stopped(process: Process) -> None:
+    """Ends the command with whatever it started: it has a session of its own."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()
