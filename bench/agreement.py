@@ -18,6 +18,7 @@ import sys
 from dataclasses import asdict, dataclass
 
 import aiohttp
+import uvloop
 
 from bench.processes import free_port
 from thunder_router.config import SchedulingSettings
@@ -165,7 +166,7 @@ def main() -> int:
         process = multiprocessing.get_context("spawn").Process(target=serve, args=(worker,))
         process.start()
         try:
-            outcomes.append(asyncio.run(play(options, arguments.seed, speed, port)))
+            outcomes.append(uvloop.run(play(options, arguments.seed, speed, port)))
         finally:
             process.terminate()
             process.join()

@@ -1,12 +1,16 @@
 """The bench of routers side by side: its arithmetic, and one small day through real processes."""
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from bench.cluster import __main__ as command
+from bench.cluster.agents import Agents
 from bench.cluster.records import keep, read
 from bench.cluster.report import SERIES, TARGETS, answered, report, series
 from bench.cluster.routers import ROUTERS, Setting
@@ -118,6 +122,19 @@ def test_the_turns_answered_are_drawn_scenario_by_scenario() -> None:
     assert all(SCENARIOS[name].title in drawn for name in QUICK)
 
 
+def test_the_front_page_shows_the_picture_and_says_that_it_is_emulated() -> None:
+    root = Path(__file__).parent.parent
+    page = (root / "README.md").read_text()
+
+    (picture,) = re.findall(r"^!\[.*emulated.*\]\((.*)\)$", page, re.MULTILINE)
+    (caption,) = re.findall(r"^\*(Emulated: .*?)\*$", page, re.MULTILINE | re.DOTALL)
+
+    assert "Emulated engines" in (root / picture).read_text()
+    for file, heading in re.findall(r"\]\((\S+\.md)#(\S+?)\)", caption):
+        headings = re.findall(r"^#+ (.*)$", (root / file).read_text(), re.MULTILINE)
+        assert heading in [words.lower().replace(" ", "-") for words in headings]
+
+
 def test_names_are_known() -> None:
     assert {target.scenario for target in TARGETS} <= set(SCENARIOS)
     assert {target.to for target in TARGETS} <= set(ROUTERS)
@@ -170,6 +187,31 @@ def test_the_routers_times_run_with_the_engines() -> None:
     assert settings["workers"]["entries"][0]["prefill_us_per_token"] == 5.0
     with pytest.raises(ConfigError):
         scaled_settings(["http://w"], "unheard-of", 10.0)
+
+
+class Answers:
+    """A router that gives each request the next of these statuses."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        return web.json_response({"said": "wrong"}, status=self.statuses.pop(0))
+
+
+async def test_a_failed_request_is_asked_again_and_a_wrong_one_is_a_fault() -> None:
+    day = SimulationOptions(programs=1, warmup_s=0, measured_s=600)
+    answers = Answers(503, 429, 502, 400)
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answers.answer)
+    async with TestServer(app) as router:
+        agents = Agents(day, 1, 200.0, str(router.make_url("")).rstrip("/"), releases=False)
+        with pytest.raises(ExceptionGroup) as fault:
+            await agents.play()
+
+    assert "400: " in str(fault.value.exceptions[0])
+    assert agents.seen.failed == 3
+    assert not answers.statuses
 
 
 @pytest.mark.e2e

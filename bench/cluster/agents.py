@@ -26,6 +26,7 @@ RAMP_S = 10.0
 RETRY_S = 1.0
 """Engine seconds that a client waits after an error."""
 MINUTE_S = 60.0
+TOO_MANY = 429
 
 
 def _seconds() -> "array[float]":
@@ -154,14 +155,20 @@ class Agents:
                 self.seen.lags_s.append((self._loop.time() - due) * self._speed)
 
     async def _ask(self, client: aiohttp.ClientSession, body: dict[str, Any]) -> dict[str, Any]:
-        """The answer, however often it takes."""
+        """The answer, however often it takes.
+
+        Raises:
+            RuntimeError: the request is said to be wrong, which it never is.
+        """
         while True:
             try:
                 async with client.post(f"{self._url}/v1/chat/completions", json=body) as answer:
                     if answer.status == 200:
                         found: dict[str, Any] = await answer.json()
                         return found
-                    await answer.read()
+                    said = await answer.text()
+                    if 400 <= answer.status < 500 and answer.status != TOO_MANY:
+                        raise RuntimeError(f"{answer.status}: {said[:500]}")
             except aiohttp.ClientError:
                 pass
             if self._measured_s() >= 0:

@@ -42,7 +42,7 @@ def _figure_4(letter: str, name: str, workload: str, model: str, sizes: tuple[in
     }
 
 
-def _claude_code(workers: int, speed: float) -> Scenario:
+def _claude_code(workers: int) -> Scenario:
     day = _day(
         workload="claude-code",
         workers=workers,
@@ -50,7 +50,8 @@ def _claude_code(workers: int, speed: float) -> Scenario:
         warmup_s=900,
         measured_s=2700,
     )
-    return Scenario(f"Claude Code, {workers} of 64 programs each", day, speed)
+    # Bodies of half a megabyte.
+    return Scenario(f"Claude Code, {workers} workers of 64", day, 10.0)
 
 
 SCENARIOS: _Named = {
@@ -60,7 +61,8 @@ SCENARIOS: _Named = {
         15.0,
     ),
     "openhands-2": Scenario(
-        "OpenHands, 2 workers, 144", _day(workload="openhands", workers=2, programs=144)
+        "OpenHands, 2 workers, 144",
+        _day(workload="openhands", workers=2, programs=144, warmup_s=480, measured_s=480),
     ),
     **_figure_4("a", "mini-SWE", "mini-swe", "glm-4.6", (24, 48, 72, 96)),
     **_figure_4("b", "OpenHands", "openhands", "glm-4.6", (24, 48, 72, 96)),
@@ -76,8 +78,8 @@ SCENARIOS: _Named = {
         )
         for programs in (64, 96, 128, 160, 192)
     },
-    "claude-code-1": _claude_code(1, 20.0),
-    "claude-code-4": _claude_code(4, 20.0),
+    "claude-code-1": _claude_code(1),
+    "claude-code-4": _claude_code(4),
     "slow-tools": Scenario(
         "OpenHands, tools 8× slower, 96", _day(workload="openhands", tool_scale=8)
     ),

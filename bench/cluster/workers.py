@@ -20,6 +20,8 @@ from thunder_router.emulator.simulation import SimulationOptions
 __all__ = ["Host", "Workers", "workers_of"]
 
 START_S = 60.0
+CONTEXT_TOKENS = 1_000_000
+"""Longer than any session: the simulator's engines have no limit but their pool."""
 
 
 class Host:
@@ -88,6 +90,7 @@ def workers_of(day: SimulationOptions, speed: float, folder: Path) -> Iterator[W
     shared = [
         *("--preset", day.model, "--model", day.model, "--speed", str(speed)),
         *("--bytes-per-token", str(BYTES_PER_TOKEN), "--hicache-ratio", str(day.hicache_ratio)),
+        *("--context-length", str(CONTEXT_TOKENS)),
         *("--write-policy", day.write_policy, "--page-size", str(day.page_size)),
     ]
     with ExitStack() as stack:
