@@ -129,7 +129,7 @@ class Agents:
             )
             name = f"agent-{slot}-{ordinal}"
             await self._program(client, slot, name, program)
-            if self._measured_s() >= 0:
+            if self._counts:
                 self.seen.programs += 1
             if self._releases:
                 url = f"{self._url}/programs/release"
@@ -147,7 +147,7 @@ class Agents:
             self._asked_s[slot] = self.now_s()
             answer = await self._ask(client, body)
             turn_s = self.now_s() - self._asked_s.pop(slot)
-            if self._measured_s() >= 0:
+            if self._counts:
                 self._count(turn, answer, turn_s)
             if turn.tool is not None:
                 due = self._loop.time() + turn.tool_us / 1e6 / self._speed
@@ -171,13 +171,18 @@ class Agents:
                         raise RuntimeError(f"{answer.status}: {said[:500]}")
             except aiohttp.ClientError:
                 pass
-            if self._measured_s() >= 0:
+            if self._counts:
                 self.seen.failed += 1
             await asyncio.sleep(RETRY_S / self._speed)
 
     def _measured_s(self) -> float:
         """Engine seconds since the warm-up; negative before."""
         return self.now_s() - self._day.warmup_s
+
+    @property
+    def _counts(self) -> bool:
+        """Whether the day is in its measured part."""
+        return 0 <= self._measured_s() < self._day.measured_s
 
     def _count(self, turn: AgentTurn, answer: dict[str, Any], turn_s: float) -> None:
         seen, usage = self.seen, answer["usage"]

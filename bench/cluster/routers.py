@@ -4,7 +4,7 @@ Every time that a router can be told is divided by the speed; the gateways take 
 at least. ThunderAgent is run from a clone, unmodified but for one default (`published.py`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,6 +24,7 @@ GATEWAY_TIMES = {
     "--cb-window-duration-secs": 120.0,
 }
 """Defaults of both gateways, seconds."""
+SMG_TIMES = GATEWAY_TIMES | {"--load-monitor-interval": 10.0}
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,12 @@ def _thunder_router(policy: str) -> Router:
     return Router(command, "/readiness", releases=True)
 
 
-def _gateway(requirement: str, *launch: str) -> Router:
+def _gateway(requirement: str, launch: Sequence[str], defaults_s: Mapping[str, float]) -> Router:
     def command(setting: Setting) -> list[str]:
         python = virtual_environment(requirement)
         times = [
             word
-            for flag, seconds in GATEWAY_TIMES.items()
+            for flag, seconds in defaults_s.items()
             for word in (flag, str(max(1, round(seconds / setting.speed))))
         ]
         return [
@@ -115,8 +116,8 @@ ROUTERS = {
     "adaptive": _thunder_router("adaptive"),
     "paper": _thunder_router("paper"),
     "off": _thunder_router("off"),
-    "sglang-router": _gateway(SGLANG_ROUTER, "-m", "sglang_router.launch_router"),
-    "smg": _gateway(SMG, "-m", "smg", "launch"),
+    "sglang-router": _gateway(SGLANG_ROUTER, ["-m", "sglang_router.launch_router"], GATEWAY_TIMES),
+    "smg": _gateway(SMG, ["-m", "smg", "launch"], SMG_TIMES),
     "ThunderAgent": Router(_published, "/health", releases=True, pace=0.5),
 }
 """By the names that tables use; the first three are thunder-router's policies."""
