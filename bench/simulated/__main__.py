@@ -17,6 +17,7 @@ import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 from bench.simulated.days import Days
 from bench.simulated.report import ROUTERS, describe, picture, report
@@ -64,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for sweep in sweeps:
         (results / f"simulated-{sweep.name}.svg").write_text(picture(days, sweep, origin))
     if chosen.only == [""]:
-        figures = {"origin": origin, "claude_code": chosen.claude_code, **days.as_json()}
+        figures = {"origin": origin, "claude_code": Path(chosen.claude_code).name, **days.as_json()}
         (results / "simulated.json").write_text(json.dumps(figures, indent=1) + "\n")
         replace_section(HERE / "README.md", "simulated", text)
     else:
