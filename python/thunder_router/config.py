@@ -165,7 +165,7 @@ class WorkerSettings(Section):
     ready_interval_s: Annotated[float, Field(gt=0)] = 1.0
     metrics_interval_s: Annotated[float, Field(gt=0)] = 5.0
     retry_interval_s: Annotated[float, Field(gt=0)] = 1.0
-    """A worker that did not answer is asked again this often."""
+    """A worker that did not answer, or takes no work, is asked again this often."""
     down_after_s: Seconds = 10.0
     """Unreachable this long, a worker is down and its programs move; a flap is shorter."""
     hung_after_s: Seconds = 30.0

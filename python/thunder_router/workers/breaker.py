@@ -58,7 +58,7 @@ class Breaker:
         """One exchange of the relay ended so. A success closes the circuit, whatever it was."""
         match outcome:
             case Outcome.SUCCESS:
-                self._close()
+                self.close()
             case Outcome.FAILURE:
                 self._failures += 1
                 if self._opened_at_s is None and self._failures >= self._limit:
@@ -82,14 +82,15 @@ class Breaker:
         self._probing = False
         match outcome:
             case Outcome.SUCCESS:
-                self._close()
+                self.close()
             case Outcome.FAILURE:
                 self._open_s = min(self._open_s * 2, LONGEST_OPEN_S)
                 self._opened_at_s = now_s
             case Outcome.NEUTRAL:
                 self._opened_at_s = now_s
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Forgets every failure: they were another run's, or of a network that is whole again."""
         self._failures = 0
         self._opened_at_s = None
         self._probing = False

@@ -12,11 +12,13 @@ import logging
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from thunder_router.config import WorkerEntry, WorkerSettings
 from thunder_router.errors import ConnectError, UpstreamError
 from thunder_router.workers.breaker import Breaker, Circuit, Outcome
 from thunder_router.workers.compose import Seen, compose
+from thunder_router.workers.departure import Departure
 from thunder_router.workers.endpoint import endpoint_of
 from thunder_router.workers.evidence import idle_at, newest_snapshot, same_engine, work_done
 from thunder_router.workers.feeds import FollowerMaker
@@ -34,9 +36,6 @@ log = logging.getLogger(__name__)
 SPACING_S = 0.02
 """Many workers are asked less often each: a question costs the router up to a millisecond, and no
 more than fifty a second of each kind may go out."""
-
-DRAINED_AFTER_S = 1.0
-"""A draining worker must show no request for this long: one may be on its way."""
 
 EMPTIED_ONCE_S = 1.0
 """Ranks that say so within this were emptied by the same flush."""
@@ -87,9 +86,7 @@ class Watch:
         self._probe_now = asyncio.Event()
         self._gone = asyncio.Event()
         self._removed = False
-        self._leaving_since_s: float | None = None
-        self._idle_since_s: float | None = None
-        self._idle_at_s: float | None = None
+        self._departure = Departure(settings.drain_limit_s)
 
     # What the registry does with it.
 
@@ -99,8 +96,13 @@ class Watch:
         loops = [
             asyncio.create_task(self._probing()),
             asyncio.create_task(self._repeat(pace.loads_interval_s, self._ask_loads)),
-            asyncio.create_task(self._repeat(pace.ready_interval_s, self._ask_ready)),
-            asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_health)),
+            asyncio.create_task(
+                self._repeat(pace.ready_interval_s, partial(self._confirm, Source.READY))
+            ),
+            asyncio.create_task(
+                self._repeat(pace.metrics_interval_s, partial(self._confirm, Source.HEALTH))
+            ),
+            asyncio.create_task(self._awaiting()),
             asyncio.create_task(self._repeat(pace.ready_interval_s, self._probe_circuit)),
             asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_gauges)),
             asyncio.create_task(self._repeat(pace.metrics_interval_s, self._ask_model)),
@@ -126,13 +128,13 @@ class Watch:
         """Drain, then go. Goes at once where nothing can be running."""
         if self.state in (State.PROBING, State.UNHEALTHY):
             self.remove()
-        elif self._leaving_since_s is None:
-            self._leaving_since_s = self._clock.now_s()
-        self.step()
+        else:
+            self._departure.ask(self._clock.now_s())
+            self.step()
 
     def stay(self) -> None:
         """Takes a `leave` back."""
-        self._leaving_since_s = None
+        self._departure.take_back()
         self.step()
 
     def remove(self) -> None:
@@ -143,7 +145,7 @@ class Watch:
     @property
     def leaving(self) -> bool:
         """An operator asked it to leave."""
-        return self._leaving_since_s is not None
+        return self._departure.asked
 
     def answered(self) -> None:
         """The relay got a fair answer from it. Cheap: this is once per request."""
@@ -173,6 +175,7 @@ class Watch:
         return self._follower.residency() if self._follower else ()
 
     def _restarted(self) -> None:
+        self.breaker.close()
         self.flushed()
         if self._follower is not None:
             self._follower.restart()
@@ -230,6 +233,8 @@ class Watch:
             self._vitals.readiness(False, now_s)
             return
         self._vitals.readiness(found.seen.ready is None or found.seen.ready.value, now_s)
+        if was_absent:
+            self.breaker.close()
         known_before = self.report is not None
         same = same_engine(self._seen, found.seen)
         self._found, self._seen = found, found.seen
@@ -261,13 +266,18 @@ class Watch:
             self._vitals.snapshot(taken_at_s, work_done(reading.value))
         self._see(replace(self._seen, loads=reading))
 
-    async def _ask_ready(self) -> None:
-        if self._found is not None and self._found.readiness is Source.READY:
-            await self._ask_readiness(Source.READY)
+    async def _awaiting(self) -> None:
+        """Asks one that takes no work, as often as one that is away, until it does."""
+        while True:
+            await self._clock.sleep(self._settings.retry_interval_s)
+            found = self._found
+            if found is not None and found.readiness is not None and not self._vitals.trusted:
+                await self._carefully(partial(self._ask_readiness, found.readiness))
 
-    async def _ask_health(self) -> None:
-        if self._found is not None and self._found.readiness is Source.HEALTH:
-            await self._ask_readiness(Source.HEALTH)
+    async def _confirm(self, source: Source) -> None:
+        found = self._found
+        if found is not None and found.readiness is source and self._vitals.trusted:
+            await self._ask_readiness(source)
 
     async def _ask_readiness(self, source: Source) -> None:
         reading = await self.door.readiness(source)
@@ -326,9 +336,7 @@ class Watch:
         endpoint = endpoint_of(self.door.url, self.door.key, self.report, self._tls)
         if endpoint != self.endpoint:
             self.endpoint = endpoint
-        self._idle_at_s = idle_at(self.report)
-        if self._idle_at_s is None or self._idle_since_s is None:
-            self._idle_since_s = self._idle_at_s
+        self._departure.look(idle_at(self.report))
         old = before.weight_version if before else None
         new = self.report.weight_version
         if old is not None and new is not None and old.value != new.value:
@@ -346,7 +354,10 @@ class Watch:
 
     def step(self) -> None:
         """Looks at the worker as it is now, and lets the table of `life` decide."""
-        self._drained()
+        if self.leaving and (
+            self.state is State.UNHEALTHY or self._departure.due(self._clock.now_s())
+        ):
+            self._removed = True
         state, effect = next_state(self.state, self._sign())
         if state is not self.state:
             log.info("worker=%d event=state from=%s to=%s", self.id, self.state, state)
@@ -381,17 +392,6 @@ class Watch:
         ):
             return Sign.NOT_READY
         return sign
-
-    def _drained(self) -> None:
-        if self._leaving_since_s is None or self._removed:
-            return
-        now_s = self._clock.now_s()
-        idle_s = 0.0
-        if self._idle_at_s is not None and self._idle_since_s is not None:
-            idle_s = self._idle_at_s - max(self._idle_since_s, self._leaving_since_s)
-        late = now_s - self._leaving_since_s >= self._settings.drain_limit_s
-        if late or idle_s >= DRAINED_AFTER_S or self.state is State.UNHEALTHY:
-            self._removed = True
 
 
 def _nameless(seen: Seen) -> Facts:
