@@ -186,11 +186,14 @@ def test_the_pod_waits_longer_than_the_router_needs_to_end() -> None:
     deployment = kubernetes_object("Deployment", "thunder-router")["spec"]
     pod = deployment["template"]["spec"]
     (container,) = pod["containers"]
-    wait_s = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
     toml = kubernetes_object("ConfigMap", "thunder-router")["data"]["thunder.toml"]
-    grace_s = int(re.findall(r"shutdown_grace_s = (\d+)", toml)[0])
+    delay_s, grace_s = (
+        int(re.findall(rf"shutdown_{name}_s = (\d+)", toml)[0]) for name in ("delay", "grace")
+    )
+    probe = container["readinessProbe"]
 
-    assert pod["terminationGracePeriodSeconds"] > wait_s + grace_s
+    assert pod["terminationGracePeriodSeconds"] > delay_s + grace_s
+    assert delay_s > probe["periodSeconds"] * probe["failureThreshold"], "a probe sees the 503"
     assert (deployment["replicas"], deployment["strategy"]["type"]) == (1, "Recreate")
     probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("liveness", "readiness")]
     assert [probe["path"] for probe in probes] == ["/liveness", "/readiness"]

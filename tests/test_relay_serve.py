@@ -52,11 +52,13 @@ class Served(Rig):
 
 
 @contextlib.asynccontextmanager
-async def served(worker: FaultyWorker, *, grace_s: float = 5.0) -> AsyncIterator[Served]:
+async def served(
+    worker: FaultyWorker, *, grace_s: float = 5.0, delay_s: float = 0.0
+) -> AsyncIterator[Served]:
     desk, yard, log, app = Desk([Spot(0)]), Yard({0: endpoint_of(worker)}), Log(), App()
     relay = Relay(RelaySettings(), admission=desk, workers=yard, observer=log)
     draining = asyncio.Event()
-    server = RelayServer(app, relay, grace_s=grace_s, on_draining=draining.set)
+    server = RelayServer(app, relay, grace_s=grace_s, delay_s=delay_s, on_draining=draining.set)
     done = asyncio.create_task(server.serve())
     port = await server.listening()
     rig = Served(relay, desk, yard, log, port, server=server, app=app, draining=draining, done=done)
@@ -186,6 +188,30 @@ async def test_the_end_comes_when_the_grace_time_is_over() -> None:
         assert await client.end() == b""
         await rig.done
         assert rig.desk.stories == [["cancelled"]]
+
+
+async def test_until_the_delay_is_over_everything_is_served_and_a_signal_may_cut_it_short() -> None:
+    async def script(seen: Seen, wire: Wire) -> None:
+        await wire.send(plain(b"served"))
+
+    async with FaultyWorker(script) as worker, served(worker, delay_s=3600) as rig:
+        kept = await rig.client()
+        rig.server.handle_exit(signal.SIGTERM, None)
+        await rig.draining.wait()
+        assert (await (await rig.client()).ask(BODY, CHAT)).body == b"served"
+        assert (await kept.ask(BODY, CHAT)).header(b"connection") != b"close"
+        assert not rig.done.done()
+        rig.server.handle_exit(signal.SIGTERM, None)
+        assert await kept.end() == b""
+        await rig.done
+
+
+async def test_a_keyboard_interrupt_does_not_wait_for_the_delay() -> None:
+    async with FaultyWorker() as worker, served(worker, delay_s=3600) as rig:
+        client = await rig.client()
+        rig.server.handle_exit(signal.SIGINT, None)
+        assert await client.end() == b""
+        await rig.done
 
 
 SERVE = """

@@ -243,6 +243,8 @@ class Settings(BaseSettings):
     tls_key: FilePath | None = None
     """The certificate's key. `None`: it is in the same file."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    shutdown_delay_s: Seconds = 1.0
+    """After SIGTERM readiness says 503 at once; this much later the socket closes."""
     shutdown_grace_s: Seconds = 30.0
     scheduling: SchedulingSettings = SchedulingSettings()
     relay: RelaySettings = RelaySettings()

@@ -194,6 +194,7 @@ def compose(settings: Settings) -> Router:
         app,
         relay,
         grace_s=settings.shutdown_grace_s,
+        delay_s=settings.shutdown_delay_s,
         on_draining=stopping,
         host=settings.host,
         port=settings.port,

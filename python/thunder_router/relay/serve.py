@@ -7,10 +7,12 @@ waits for it; each connection is a `Front`.
 import asyncio
 import gc
 import logging
+import signal
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from uvicorn import Config, Server
@@ -32,7 +34,9 @@ class RelayServer(Server):
     Args:
         app: Gets what is not the relay's; its lifespan is run.
         relay: Entered before the first connection, left after the last.
-        grace_s: Seconds that answers under way have after SIGTERM or SIGINT.
+        grace_s: Seconds that answers under way have once the socket is closed.
+        delay_s: Seconds between SIGTERM and that moment, in which everything is served as before.
+            SIGINT, or a second signal, ends them.
         on_draining: Called once when the end begins, before anything is closed.
         host: Address to listen on.
         port: TCP port; 0: any free one.
@@ -46,6 +50,7 @@ class RelayServer(Server):
         relay: Relay,
         *,
         grace_s: float,
+        delay_s: float = 0.0,
         on_draining: Callable[[], None] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
@@ -54,6 +59,9 @@ class RelayServer(Server):
     ) -> None:
         self._relay = relay
         self._grace_s = grace_s
+        self._delay_s = delay_s
+        self._signals = 0
+        self._hurried = asyncio.Event()
         self._on_draining = on_draining
         self._accepting = asyncio.Event()
         super().__init__(
@@ -76,6 +84,7 @@ class RelayServer(Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Serves until told to stop by a signal or `should_exit`."""
+        self._loop = asyncio.get_running_loop()
         async with self._relay:
             await super().serve(sockets)
 
@@ -105,11 +114,26 @@ class RelayServer(Server):
             yield
             self._captured_signals.clear()
 
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came: someone at a keyboard, or who asks twice, does not want to wait."""
+        super().handle_exit(sig, frame)
+        self._signals += 1
+        if sig == signal.SIGINT or self._signals > 1:
+            self._loop.call_soon_threadsafe(self._hurried.set)
+
+    async def _linger(self) -> None:
+        """Goes on for the delay: balancers learn from a probe that answers, not from a refusal."""
+        if self._delay_s <= 0:
+            return
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._hurried.wait(), self._delay_s)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Lets answers under way be completed within the grace time, then ends everything."""
         _log.info("shutdown=begun connections=%d", len(self._relay.connections))
         if self._on_draining is not None:
             self._on_draining()
+        await self._linger()
         self._relay.drain()
         overdue = asyncio.get_running_loop().call_later(self._grace_s, self._cut)
         try:
