@@ -5,8 +5,9 @@ import contextlib
 import gc
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -54,7 +55,10 @@ class House:
     """A driver with its clock, and what its subscribers heard."""
 
     def __init__(
-        self, wrap: Callable[[Scheduler], Core] = lambda core: core, **settings: object
+        self,
+        wrap: Callable[[Scheduler], Core] = lambda core: core,
+        driver: Mapping[str, Any] = MappingProxyType({}),
+        **settings: object,
     ) -> None:
         chosen = SchedulingSettings.model_validate({"policy": "off", **settings})
         self.clock = HandClock()
@@ -64,7 +68,7 @@ class House:
             self.cores.append(wrap(new_scheduler(chosen)))
             return self.cores[-1]
 
-        self.driver = Driver(new_core, self.clock)
+        self.driver = Driver(new_core, self.clock, **driver)
         self.heard: list[ProgramEvent] = []
         self.driver.subscribe(self.heard.append)
 
@@ -423,7 +427,7 @@ def test_workers_of_different_models_are_never_mixed() -> None:
     assert where(house.arrive("p", model="glm")) == (0, 0)
     assert where(house.arrive("p", model="minimax")) == (1, 0)
     assert where(house.arrive("p", model="alias")) == (1, 0)
-    with pytest.raises(errors.NoWorkerError, match="gpt-9"):
+    with pytest.raises(errors.UnknownModelError, match="gpt-9"):
         house.arrive("p", model="gpt-9")
     assert [pool.name for pool in house.driver.pools] == ["glm", "minimax"]
     assert house.driver.release("p")
@@ -433,6 +437,16 @@ def test_with_one_model_any_name_is_served() -> None:
     house = House()
     house.up(0, models=("glm",))
     assert house.arrive("p", model="whatever").place is not None
+
+
+def test_settings_may_be_strict_about_the_only_model() -> None:
+    house = House(driver={"strict_models": True})
+    house.up(0, models=())
+    assert house.arrive("p", model="whatever").place is not None, "nobody said what is served"
+    house.up(1, models=("glm",))
+    assert house.arrive("q", model="glm").place is not None
+    with pytest.raises(errors.UnknownModelError, match="whatever"):
+        house.arrive("r", model="whatever")
 
 
 def test_a_request_without_a_model_goes_where_its_program_is() -> None:

@@ -11,6 +11,7 @@ from thunder_router import answers, errors
     ("error", "status", "code"),
     [
         (errors.InvalidBodyError("m"), 400, "invalid_body"),
+        (errors.UnknownModelError("m"), 404, "model_not_found"),
         (errors.IdentityConflictError("m"), 400, "identity_conflict"),
         (errors.UnauthorizedError("m"), 401, "invalid_api_key"),
         (errors.BodyTooLargeError("m"), 413, "body_too_large"),

@@ -227,7 +227,7 @@ async def test_an_unknown_model_among_several_is_not_answered_by_another() -> No
         assert (await say(house, "p", model="glm"))["model"] == "glm"
         assert (await say(house, "p", model="minimax"))["model"] == "minimax"
         answer = await house.client.post("/v1/chat/completions", json=chat("x", model="gpt-9"))
-        assert answer.status_code == 503
+        assert answer.status_code == 404
         assert "gpt-9" in answer.json()["error"]["message"]
         assert json.loads((await house.client.get("/programs/p")).text)["model"] == "glm"
 

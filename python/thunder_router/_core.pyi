@@ -143,6 +143,8 @@ class ProgramView:
     program: Final[str]
     generation: Final[int]
     group: Final[str | None]
+    tenant: Final[str | None]
+    operator: Final[bool]
     phase: Final[Literal["reasoning", "acting"]]
     status: Final[Literal["new", "active", "paused"]]
     worker: Final[int | None]
@@ -154,6 +156,16 @@ class ProgramView:
     steps: Final[int]
     idle_ms: Final[int]
     held_ms: Final[int]
+
+@final
+class TenantView:
+    """One tenant that has programs; `tenant` None: those that are accounted to nobody."""
+
+    tenant: Final[str | None]
+    weight: Final[int]
+    charged_tokens: Final[int]
+    programs: Final[int]
+    waiting: Final[int]
 
 @final
 class WorkerView:
@@ -232,14 +244,17 @@ class Scheduler:
         *,
         program: str | None,
         group: str | None = None,
+        tenant: str | None = None,
+        weight: int = 1,
         prompt_tokens: int,
         prefix: int | None = None,
         now_ms: int,
     ) -> None:
         """A request came.
 
-        `prompt_tokens`: estimated. `prefix`: identity of its leading system prompt and tools, for
-        the shared prefix. `program` None: accounted for alone.
+        `tenant`: whom its program is accounted to from now on, with this `weight` against others;
+        only the adaptive policy asks. `prompt_tokens`: estimated. `prefix`: identity of its leading
+        system prompt and tools, for the shared prefix. `program` None: accounted for alone.
 
         Raises:
             DuplicateRequestError: the id is held or in flight.
@@ -285,9 +300,13 @@ class Scheduler:
         worker: int | None,
         rank: int | None,
         idle_ms: int,
+        operator: bool = False,
         now_ms: int,
     ) -> None:
-        """Takes a program over from a snapshot of an earlier run: acting, nothing in flight."""
+        """Takes a program over from a snapshot of an earlier run: acting, nothing in flight.
+
+        `operator`: an operator had paused it, so it stays paused until `restore`.
+        """
 
     # Deciding.
     def tick(self, now_ms: int) -> list[Decision]:
@@ -302,6 +321,7 @@ class Scheduler:
     def program(self, program: str, now_ms: int) -> ProgramView | None: ...
     def programs(self, now_ms: int) -> list[ProgramView]: ...
     def workers(self) -> list[WorkerView]: ...
+    def tenants(self) -> list[TenantView]: ...
     def counts(self) -> dict[str, int]:
         """`programs`, `active`, `paused`, `waiting`, `in_flight`, `workers`: O(1)."""
     def check(self) -> None:

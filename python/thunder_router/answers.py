@@ -37,6 +37,7 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (errors.UnauthorizedError, 401, "invalid_api_key"),
     (errors.BodyTooLargeError, 413, "body_too_large"),
     (errors.OversizeError, 413, "context_too_large"),
+    (errors.UnknownModelError, 404, "model_not_found"),
     (errors.IdentityConflictError, 400, "identity_conflict"),
     (errors.InvalidBodyError, 400, "invalid_body"),
     (errors.RequestError, 400, "invalid_request"),

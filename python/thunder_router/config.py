@@ -30,6 +30,7 @@ from thunder_router.sections import Fraction, Seconds, Section
 
 __all__ = [
     "EnvironmentSettings",
+    "FairnessSettings",
     "IdentitySettings",
     "JournalSettings",
     "PolicyName",
@@ -158,6 +159,8 @@ class WorkerSettings(Section):
     """Workers with settings of their own, besides `urls`."""
     api_key: SecretStr | None = None
     admin_api_key: SecretStr | None = None
+    strict_models: bool = False
+    """Where all workers serve one model, a request for another is a 404 too."""
     probe_timeout_s: Annotated[float, Field(gt=0)] = 5.0
     control_timeout_s: Annotated[float, Field(gt=0)] = 600.0
     """For a control call to all workers (weights, profiles, flushes), on each of them."""
@@ -209,8 +212,21 @@ class WorkerSettings(Section):
 class IdentitySettings(Section):
     """Which program a request belongs to, beyond the forms that are always understood."""
 
-    weak_hints: tuple[Literal["prompt_cache_key", "user", "bearer"], ...] = ()
+    weak_hints: tuple[
+        Literal["prompt_cache_key", "user", "previous_response_id", "bearer"], ...
+    ] = ()
     """Name a user or a conversation rather than a program, so each is opt-in; asked in order."""
+
+
+class FairnessSettings(Section):
+    """Room shared among tenants; `policy = "adaptive"` only."""
+
+    by: Literal["key", "header", "group"] | None = None
+    """What a tenant is: a client's API key, what a header says, a program's group. `None`: off."""
+    header: str = "x-thunder-tenant"
+    """The header of `by = "header"`."""
+    weights: dict[str, Annotated[int, Field(ge=1, le=1_000_000)]] = Field(default_factory=dict)
+    """By tenant; whoever is not listed weighs 1."""
 
 
 class JournalSettings(Section):
@@ -251,6 +267,7 @@ class Settings(BaseSettings):
     workers: WorkerSettings = WorkerSettings()
     environments: EnvironmentSettings = EnvironmentSettings()
     identity: IdentitySettings = IdentitySettings()
+    fairness: FairnessSettings = FairnessSettings()
     journal: JournalSettings = JournalSettings()
 
     @field_validator("tls_key")

@@ -13,6 +13,7 @@
     │   ├── UnauthorizedError
     │   ├── InvalidBodyError        not JSON, wrong types, duplicate keys
     │   ├── BodyTooLargeError
+    │   ├── UnknownModelError       no worker serves this model
     │   ├── IdentityConflictError   header and body name different programs
     │   └── OversizeError           larger than any worker's KV cache
     ├── RejectedError               admission said no; carries `retry_after_s`
@@ -46,6 +47,7 @@ __all__ = [
     "ThunderError",
     "TransitionError",
     "UnauthorizedError",
+    "UnknownModelError",
     "UnknownProgramError",
     "UnknownRequestError",
     "UnknownWorkerError",
@@ -109,6 +111,10 @@ class BodyTooLargeError(RequestError):
 
 class IdentityConflictError(RequestError):
     """Header and body name different programs."""
+
+
+class UnknownModelError(RequestError):
+    """No worker serves this model."""
 
 
 class OversizeError(RequestError):

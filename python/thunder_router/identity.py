@@ -17,14 +17,15 @@ KV cache), called `session:agent` and grouped under their session.
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
 from thunder_router.errors import IdentityConflictError
 
 __all__ = ["NOBODY", "Identity", "WeakHint", "clean", "name"]
 
-WeakHint = Literal["prompt_cache_key", "user", "bearer"]
+WeakHint = Literal["prompt_cache_key", "user", "previous_response_id", "bearer"]
 
 MAX_BYTES: Final = 256
 """Longest program name, in UTF-8 bytes: long enough for every client seen, short enough to log."""
@@ -38,7 +39,9 @@ _BODY_FORMS: Final = (
     "vllm_xargs.agentic_context.session_id",
     "agent_hint.session_id",
     "job_id",
+    "extra_body.job_id",
     "session_id",
+    "extra_body.session_id",
     "session_params.id",
     "metadata.program_id",
     "metadata.session_id",
@@ -58,6 +61,8 @@ _HEADER_FORMS: Final = (
 _BODY_PARENTS: Final = (
     "parent_program_id",
     "parent_session_id",
+    "extra_body.parent_program_id",
+    "extra_body.parent_session_id",
     "nvext.agent_context.parent_session_id",
     "nvext.agent_context.parent_trajectory_id",
     "vllm_xargs.agentic_context.parent_program_id",
@@ -96,6 +101,7 @@ _KNOWN_HEADERS: Final = {
     )
 }
 
+_NO_ANSWERS: Final[Mapping[str, str]] = MappingProxyType({})
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CLAUDE_USER: Final = re.compile(r"^user_.*_session_([0-9A-Za-z-]+)$", re.DOTALL)
 
@@ -128,6 +134,7 @@ def name(
     *,
     final: bool = False,
     weak_hints: Collection[WeakHint] = (),
+    answers: Mapping[str, str] = _NO_ANSWERS,
 ) -> Identity:
     """Names the program of one request.
 
@@ -136,6 +143,7 @@ def name(
         headers: Request headers, names in lower case, as ASGI has them.
         final: The body carries a final signal.
         weak_hints: Opt-in forms that name a user or a conversation rather than a program.
+        answers: Programs by the ids of answers that they got, for `previous_response_id`.
 
     Raises:
         IdentityConflictError: an explicit program header contradicts the body or its twin.
@@ -163,7 +171,7 @@ def name(
         form, program = _first(said, _HEADER_RANK)
         source = f"header:{form}"
     if program is None and weak_hints:
-        form, program, source = _weak(body, said, weak_hints)
+        form, program, source = _weak(body, said, weak_hints, answers)
 
     if program is not None and len(body) + len(said) == 1 and form not in _SUB_AGENTS:
         return Identity(program, final=final, source=source)  # as mostly: nothing else was said
@@ -287,7 +295,10 @@ def _sub_agent(session: str, form: str, said: dict[str, str]) -> tuple[str | Non
 
 
 def _weak(
-    body: dict[str, str], said: dict[str, str], hints: Collection[WeakHint]
+    body: dict[str, str],
+    said: dict[str, str],
+    hints: Collection[WeakHint],
+    answers: Mapping[str, str],
 ) -> tuple[str, str | None, str]:
     """A name from the opted-in weak hints. A bearer token is named by its digest, never shown."""
     for hint in hints:
@@ -297,6 +308,8 @@ def _weak(
                 return hint, f"key-{hashlib.sha256(token.encode()).hexdigest()[:16]}", hint
         else:
             value = _clean_or_none(body.get(hint))
+            if hint == "previous_response_id" and value is not None:
+                value = answers.get(value)
             if value is not None:
                 return hint, value, f"body:{hint}"
     return "", None, ""

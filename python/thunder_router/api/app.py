@@ -37,6 +37,7 @@ from thunder_router.relay.serve import RelayServer
 from thunder_router.scheduling.clock import LoopClock
 from thunder_router.scheduling.driver import Driver
 from thunder_router.scheduling.programs import Programs
+from thunder_router.scheduling.tenancy import Tenancy
 from thunder_router.workers import kubernetes
 from thunder_router.workers.clock import MonotonicClock
 from thunder_router.workers.discovery import Discovery, rosters_of
@@ -122,8 +123,11 @@ def compose(settings: Settings) -> Router:
         keeping.new_core,
         LoopClock(loop),
         weak_hints=settings.identity.weak_hints,
+        tenancy=None if settings.fairness.by is None else Tenancy(settings.fairness),
+        strict_models=settings.workers.strict_models,
         on_worker_up=lambda pool, worker: keeping.recall(pool, worker, worker_name(worker)),
     )
+    keeping.resume(driver)
     hears = settings.workers.listen
     follower = followers(time, settings.workers.residency_blocks) if hears else None
     registry = Registry(settings.workers, driver, client, time, follower=follower)

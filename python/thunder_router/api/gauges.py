@@ -34,6 +34,15 @@ def of(driver: Driver) -> list[Gauge]:
 
         return Gauge(name, about, ("model", "worker", "rank"), read)
 
+    def tenants(name: str, field: str, about: str) -> Gauge:
+        def read() -> Iterator[Sample]:
+            for pool in driver.pools:
+                for view in pool.look()[0].tenants():
+                    if view.tenant is not None:
+                        yield Sample((pool.name, view.tenant), float(getattr(view, field)))
+
+        return Gauge(name, about, ("model", "tenant"), read)
+
     return [
         Gauge(
             "decisions",
@@ -44,6 +53,7 @@ def of(driver: Driver) -> list[Gauge]:
         ),
         *(sizes(what) for what in _SIZES),
         *(seats(*row) for row in _SEATS),
+        *(tenants(*row) for row in _TENANTS),
     ]
 
 
@@ -55,6 +65,11 @@ _SIZES = {
     "in_flight": "Requests at a worker.",
     "workers": "Workers' DP ranks that are not down.",
 }
+_TENANTS = (
+    ("tenant_charged_tokens", "charged_tokens", "Tokens charged to a tenant's programs."),
+    ("tenant_programs", "programs", "Programs of a tenant."),
+    ("tenant_waiting", "waiting", "Programs of a tenant in the global queue."),
+)
 _SEATS = (
     ("worker_capacity_tokens", "device_tokens", "KV cache capacity of the device, in tokens."),
     ("worker_host_tokens", "host_tokens", "Host tier's capacity, in tokens."),

@@ -54,6 +54,14 @@ class Keeping:
         core = new_scheduler(self._settings.scheduling)
         return core if self._journal is None else Recorder(core, self._journal.writer(pool))
 
+    def resume(self, driver: Driver) -> None:
+        """A weight sync that was under way in the earlier run is under way still."""
+        elapsed_ms = self._memories.syncing_ms
+        limit_ms = self._settings.scheduling.weight_sync_timeout_s * 1000
+        if elapsed_ms is not None and elapsed_ms < limit_ms:
+            _LOG.info("weight_sync_resumed elapsed_s=%.1f", elapsed_ms / 1000)
+            driver.weight_sync_begin(elapsed_ms)
+
     def recall(self, pool: Pool, worker: int, url: str) -> None:
         """A worker came up: its programs of an earlier run are there again."""
         recalled = self._memories.recall(pool, worker, url)
@@ -77,7 +85,7 @@ class Keeping:
             while True:
                 await asyncio.sleep(keep.snapshot_interval_s)
                 # The disk may take its time, and the loop has requests to serve.
-                await asyncio.to_thread(self._write, path, take())
+                await asyncio.to_thread(self._write, path, take(), driver.weight_sync_ms())
 
         if keep.snapshot is not None:
             tasks.append(loop.create_task(write_often(keep.snapshot), name="snapshot"))
@@ -87,7 +95,7 @@ class Keeping:
             for task in tasks:
                 task.cancel()
             if keep.snapshot is not None:
-                self._write(keep.snapshot, take())
+                self._write(keep.snapshot, take(), driver.weight_sync_ms())
             if self._journal is not None:
                 self._journal.close()
 
@@ -96,10 +104,10 @@ class Keeping:
             await asyncio.sleep(_FLUSH_S)
             journal.flush()
 
-    def _write(self, path: Path, rows: list[list[Any]]) -> None:
+    def _write(self, path: Path, rows: list[list[Any]], syncing_ms: int | None) -> None:
         # The last write of all may find the one before it still in its thread.
         with self._disk:
             try:
-                snapshot.write(path, rows)
+                snapshot.write(path, rows, syncing_ms)
             except OSError as error:
                 _LOG.error("snapshot_failed path=%s error=%s", path, error)

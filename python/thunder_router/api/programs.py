@@ -61,6 +61,7 @@ class ProgramState(BaseModel):
     program_id: str
     model: str
     group: str | None
+    tenant: str | None
     generation: int
     worker: int | None
     rank: int | None
@@ -69,6 +70,7 @@ class ProgramState(BaseModel):
     waiting: int
     idle_s: float
     held_s: float
+    paused_by_operator: bool
     held_because: str | None = None
 
 
@@ -100,6 +102,7 @@ def routes(
             program_id=view.program,
             model=listed.pool.name,
             group=view.group,
+            tenant=view.tenant,
             generation=view.generation,
             worker=view.worker,
             rank=view.rank,
@@ -108,6 +111,7 @@ def routes(
             waiting=view.waiting,
             idle_s=view.idle_ms / 1000,
             held_s=view.held_ms / 1000,
+            paused_by_operator=view.operator,
         )
 
     @router.get("/programs", dependencies=client)

@@ -24,6 +24,7 @@ def settle(ticket: Ticket, outcome: Outcome, scanner: "ResponseScanner | None") 
             cached_tokens=None,
             cached_host_tokens=None,
             tools=(),
+            response_id=None,
         )
     else:
         ticket.finished(
@@ -32,6 +33,7 @@ def settle(ticket: Ticket, outcome: Outcome, scanner: "ResponseScanner | None") 
             cached_tokens=scanner.cached_tokens,
             cached_host_tokens=scanner.cached_host_tokens,
             tools=scanner.tools,
+            response_id=scanner.response_id,
         )
 
 

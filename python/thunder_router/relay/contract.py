@@ -119,10 +119,12 @@ class Ticket(Protocol):
         cached_tokens: int | None,
         cached_host_tokens: int | None,
         tools: tuple[str, ...],
+        response_id: str | None,
     ) -> None:
         """Answered whole. None where the answer did not say.
 
         `tools`: names of the tools that the answer called, in order, without repeats.
+        `response_id`: the answer's own id, by which a client may continue it.
         """
 
     def failed(self) -> None:

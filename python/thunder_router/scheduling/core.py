@@ -18,6 +18,7 @@ from thunder_router._core import (
     Restore,
     Scheduler,
     SchedulerConfig,
+    TenantView,
     WorkerView,
 )
 from thunder_router.config import SchedulingSettings
@@ -35,6 +36,7 @@ __all__ = [
     "Restore",
     "Scheduler",
     "SchedulerConfig",
+    "TenantView",
     "WorkerView",
     "new_scheduler",
     "rejection",

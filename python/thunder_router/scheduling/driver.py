@@ -15,14 +15,16 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from thunder_router import identity
-from thunder_router.errors import NoWorkerError
+from thunder_router.errors import UnknownModelError
 from thunder_router.identity import Identity, WeakHint
 from thunder_router.scheduling.clock import Clock
+from thunder_router.scheduling.continuations import Continuations
 from thunder_router.scheduling.estimate import PromptFacts, TokenEstimator
 from thunder_router.scheduling.events import ProgramEvent, Released, Seen, Subscriber
 from thunder_router.scheduling.pool import Pool
 from thunder_router.scheduling.recorder import Core
 from thunder_router.scheduling.seats import SeatFacts
+from thunder_router.scheduling.tenancy import Tenancy
 from thunder_router.scheduling.ticket import Ticket
 
 __all__ = ["Arrival", "BodyFacts", "Driver"]
@@ -71,6 +73,8 @@ class Driver:
         clock: Clock,
         *,
         weak_hints: Collection[WeakHint] = (),
+        tenancy: Tenancy | None = None,
+        strict_models: bool = False,
         on_worker_up: Callable[[Pool, int], None] = lambda _pool, _worker: None,
     ) -> None:
         """A driver without workers.
@@ -79,18 +83,24 @@ class Driver:
             new_core: Makes an empty core for the pool of that name.
             clock: All time comes from here.
             weak_hints: Identity forms to accept beyond the usual ones.
+            tenancy: Whom requests are accounted to. None: to nobody.
+            strict_models: Refuse models that no worker serves even where all serve one.
             on_worker_up: Called when a worker of that pool has come up, before anything runs on it.
         """
         self.pools: list[Pool] = []
         self._new_core = new_core
         self._clock = clock
         self._weak_hints = weak_hints
+        self._continuations = Continuations() if "previous_response_id" in weak_hints else None
+        self._tenancy = tenancy
+        self._strict_models = strict_models
         self._on_worker_up = on_worker_up
         self._estimator = TokenEstimator()
         self._by_model: dict[str, Pool] = {}
         self._by_worker: dict[int, Pool] = {}
         self._subscribers: list[Subscriber] = []
         self._next_request = 1
+        self._sync_began_ms: int | None = None
         self._new_pool("default")
 
     def subscribe(self, subscriber: Subscriber) -> None:
@@ -111,6 +121,7 @@ class Driver:
             IdentityConflictError: header and body name different programs.
             RejectedError: a limit was reached.
             NoWorkerError: nobody serves it.
+            UnknownModelError: no worker serves its model.
             OversizeError: it fits no worker.
         """
         facts = arrival.facts
@@ -138,6 +149,9 @@ class Driver:
             prefix=prefix,
             now_ms=self._clock.now_ms(),
         )
+        if self._tenancy is not None:
+            ticket.tenant = self._tenancy.of(arrival.headers, who.group)
+        ticket.continuations = self._continuations
         pool.arrive(ticket)
         if who.program is not None and facts is not None and self._subscribers:
             self._publish(Seen(who.program, facts.docker_ids, arrival.peer))
@@ -233,36 +247,53 @@ class Driver:
         if pool is not None:
             pool.tell("kv_flushed", lambda core, now: core.kv_flushed(worker, now))
 
-    def weight_sync_begin(self) -> None:
-        """Admits nothing until the end, or until the core's watchdog ends it."""
+    def weight_sync_begin(self, elapsed_ms: int = 0) -> None:
+        """Admits nothing until the end, or until the core's watchdog ends it.
+
+        Args:
+            elapsed_ms: How long ago it began: an earlier run may have seen that.
+        """
+        self._sync_began_ms = max(0, self._clock.now_ms() - elapsed_ms)
         for pool in self.pools:
-            pool.tell("weight_sync_begin", lambda core, now: core.weight_sync_begin(now))
+            pool.weight_sync_begin(self._sync_began_ms)
 
     def weight_sync_end(self) -> None:
         """Proceeds, with no KV anywhere. Harmless without a beginning."""
+        self._sync_began_ms = None
         for pool in self.pools:
-            pool.tell("weight_sync_end", lambda core, now: core.weight_sync_end(now))
+            pool.weight_sync_end()
+
+    def weight_sync_ms(self) -> int | None:
+        """How long ago the weight sync began that nobody has ended; None without one."""
+        began_ms = self._sync_began_ms
+        return None if began_ms is None else self._clock.now_ms() - began_ms
 
     # --- inside --------------------------------------------------------------------------------
 
     def _who(self, arrival: Arrival, facts: BodyFacts) -> Identity:
         return identity.name(
-            facts.identity, arrival.headers, final=facts.final, weak_hints=self._weak_hints
+            facts.identity,
+            arrival.headers,
+            final=facts.final,
+            weak_hints=self._weak_hints,
+            answers=self._continuations or {},
         )
 
     def _pool_without_model(self, model: str, program: str | None) -> Pool:
         """Where a request goes whose model nobody is known to serve, or that names none.
 
-        With one pool it goes there: SGLang does not look at the name. With several, a name that
-        fits none must not be answered by another model.
+        With one pool it goes there, unless settings are strict: SGLang does not look at the name.
+        With several, a name that fits none must not be answered by another model.
 
         Raises:
-            NoWorkerError: several models are served, and not this one.
+            UnknownModelError: other models are served, and not this one.
         """
-        if len(self.pools) == 1:
+        alone = len(self.pools) == 1
+        strict = self._strict_models and bool(self.pools[0].models)
+        if model and (strict or not alone):
+            raise UnknownModelError(f"no worker serves the model {model!r}")
+        if alone:
             return self.pools[0]
-        if model:
-            raise NoWorkerError(f"no worker serves the model {model!r}")
         if program is not None:
             for pool in self.pools:
                 core, now = pool.look()
@@ -297,6 +328,8 @@ class Driver:
             self.release,
         )
         self.pools.append(pool)
+        if self._sync_began_ms is not None:
+            pool.weight_sync_begin(self._sync_began_ms)
         return pool
 
     def _release(self, pool: Pool, program: str) -> bool:

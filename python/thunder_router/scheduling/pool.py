@@ -21,14 +21,13 @@ from thunder_router.scheduling.core import (
     Hold,
     Pause,
     Prepare,
-    ProgramView,
     Reject,
     Restore,
     rejection,
 )
 from thunder_router.scheduling.estimate import TokenEstimator
 from thunder_router.scheduling.events import Expired, Paused, Prepared, ProgramEvent, Restored
-from thunder_router.scheduling.recorder import Core
+from thunder_router.scheduling.recorder import Core, retell
 from thunder_router.scheduling.seats import Seat, SeatFacts, Seats
 from thunder_router.scheduling.ticket import Ticket
 from thunder_router.scheduling.ticking import TickingCore
@@ -79,6 +78,7 @@ class Pool:
         self._final = final
         self._live: dict[int, Ticket] = {}
         self._ratios: dict[str, float] = {}
+        self._sync_began_ms: int | None = None
 
     # --- requests ------------------------------------------------------------------------------
 
@@ -177,6 +177,16 @@ class Pool:
         """The rank serves; also a change of what is known of it."""
         self._announce(self.seats.up(worker, rank, facts))
 
+    def weight_sync_begin(self, began_ms: int) -> None:
+        """Weights are exchanged since then: nothing is admitted until the end."""
+        self._sync_began_ms = began_ms
+        self.tell("weight_sync_begin", lambda core, _now: core.weight_sync_begin(began_ms))
+
+    def weight_sync_end(self) -> None:
+        """They are not any more."""
+        self._sync_began_ms = None
+        self.tell("weight_sync_end", lambda core, now: core.weight_sync_end(now))
+
     def forget(self, program: str) -> None:
         """The program is gone: nothing learned of it is kept."""
         self._ratios.pop(program, None)
@@ -271,6 +281,8 @@ class Pool:
                 ticket.id,
                 program=ticket.program,
                 group=ticket.group,
+                tenant=None if ticket.tenant is None else ticket.tenant.name,
+                weight=1 if ticket.tenant is None else ticket.tenant.weight,
                 prompt_tokens=ticket.prompt_tokens,
                 prefix=ticket.prefix,
                 now_ms=now_ms,
@@ -356,10 +368,12 @@ class Pool:
         except Exception as error:
             _LOG.warning("core_lost pool=%s programs=all error=%r", self.name, error)
             views = []
+        if self._sync_began_ms is not None:
+            self.weight_sync_begin(self._sync_began_ms)  # first: its time lies before all others
         for seat in self.seats:
             self._announce(seat)
         for view in views:
-            self.tell("remember", partial(_remember, view))
+            self.tell("remember", partial(retell, view))
         for ticket in [*self._live.values()]:
             if ticket.state == "placed":
                 ticket.core_knows = False
@@ -372,15 +386,3 @@ class Pool:
             self.tell("worker_draining", lambda core, now: core.worker_draining(seat.worker, now))
         elif not seat.ready:
             self.tell("worker_unready", lambda core, now: core.worker_unready(seat.worker, now))
-
-
-def _remember(view: ProgramView, core: Core, now_ms: int) -> None:
-    core.remember(
-        view.program,
-        group=view.group,
-        context_tokens=view.context_tokens,
-        worker=view.worker,
-        rank=view.rank,
-        idle_ms=view.idle_ms,
-        now_ms=now_ms,
-    )

@@ -20,10 +20,11 @@ from thunder_router.scheduling.core import (
     Reject,
     Restore,
     Scheduler,
+    TenantView,
     WorkerView,
 )
 
-__all__ = ["BEGIN", "TICK", "Core", "Record", "Recorder", "as_row"]
+__all__ = ["BEGIN", "TICK", "Core", "Record", "Recorder", "as_row", "retell"]
 
 Scalar = str | int | float | bool | None
 Row = list[Scalar]
@@ -144,6 +145,8 @@ class Recorder:
         *,
         program: str | None,
         group: str | None = None,
+        tenant: str | None = None,
+        weight: int = 1,
         prompt_tokens: int,
         prefix: int | None = None,
         now_ms: int,
@@ -153,6 +156,8 @@ class Recorder:
             request,
             program=program,
             group=group,
+            tenant=tenant,
+            weight=weight,
             prompt_tokens=prompt_tokens,
             prefix=prefix,
             now_ms=now_ms,
@@ -164,6 +169,8 @@ class Recorder:
             "prompt_tokens": prompt_tokens,
             "prefix": prefix,
         }
+        if tenant is not None:
+            arguments |= {"tenant": tenant, "weight": weight}
         self._write((now_ms, "arrive", arguments))
 
     def bounced(self, request: int, now_ms: int) -> None:
@@ -242,6 +249,7 @@ class Recorder:
         worker: int | None,
         rank: int | None,
         idle_ms: int,
+        operator: bool = False,
         now_ms: int,
     ) -> None:
         """See `Scheduler.remember`."""
@@ -252,6 +260,7 @@ class Recorder:
             worker=worker,
             rank=rank,
             idle_ms=idle_ms,
+            operator=operator,
             now_ms=now_ms,
         )
         arguments: dict[str, Scalar] = {
@@ -261,6 +270,7 @@ class Recorder:
             "worker": worker,
             "rank": rank,
             "idle_ms": idle_ms,
+            "operator": operator,
         }
         self._write((now_ms, "remember", arguments))
 
@@ -286,6 +296,10 @@ class Recorder:
         """See `Scheduler.workers`."""
         return self._core.workers()
 
+    def tenants(self) -> list[TenantView]:
+        """See `Scheduler.tenants`."""
+        return self._core.tenants()
+
     def counts(self) -> dict[str, int]:
         """See `Scheduler.counts`."""
         return self._core.counts()
@@ -296,3 +310,17 @@ class Recorder:
 
 
 Core = Scheduler | Recorder
+
+
+def retell(view: ProgramView, core: Core, now_ms: int) -> None:
+    """Tells a core of a program as another core knew it."""
+    core.remember(
+        view.program,
+        group=view.group,
+        context_tokens=view.context_tokens,
+        worker=view.worker,
+        rank=view.rank,
+        idle_ms=view.idle_ms,
+        operator=view.operator,
+        now_ms=now_ms,
+    )

@@ -10,9 +10,11 @@ import asyncio
 from typing import TYPE_CHECKING, Final, Literal
 
 from thunder_router.errors import ThunderError
+from thunder_router.scheduling.continuations import Continuations
 from thunder_router.scheduling.core import Hold
 from thunder_router.scheduling.estimate import PromptFacts
 from thunder_router.scheduling.seats import Placement, Seat
+from thunder_router.scheduling.tenancy import Tenant
 
 if TYPE_CHECKING:
     from thunder_router.scheduling.pool import Pool
@@ -39,6 +41,8 @@ class Ticket:
         held_by: The last decision to hold it; its reason says why in numbers.
         refused: Workers that refused it before they started it.
         core_knows: The core accounts for it; False once it is served plainly.
+        tenant: Whom it is accounted to, or None.
+        continuations: Told which answer it got, where that names programs.
     """
 
     __slots__ = (
@@ -46,6 +50,7 @@ class Ticket:
         "_pool",
         "_reported",
         "arrived_ms",
+        "continuations",
         "core_knows",
         "error",
         "facts",
@@ -61,6 +66,7 @@ class Ticket:
         "refused",
         "seat",
         "state",
+        "tenant",
     )
 
     def __init__(
@@ -96,6 +102,8 @@ class Ticket:
         self.error: ThunderError | None = None
         self.held_by: Hold | None = None
         self.refused: tuple[int, ...] = ()
+        self.tenant: Tenant | None = None
+        self.continuations: Continuations | None = None
 
     async def placed(self) -> Placement:
         """Its place, as soon as it has one.
@@ -140,9 +148,12 @@ class Ticket:
         cached_tokens: int | None,
         cached_host_tokens: int | None,
         tools: tuple[str, ...],
+        response_id: str | None = None,
     ) -> None:
         """Answered whole. None where the answer did not say."""
         if self.state == "placed":
+            if response_id is not None and self.continuations is not None:
+                self.continuations.answered(response_id, self.program)
             self._pool.finish(
                 self, prompt_tokens, completion_tokens, cached_tokens, cached_host_tokens, tools
             )

@@ -166,6 +166,7 @@ impl Town {
         let arrival = Arrival {
             program: Some(&asks.name),
             group: None,
+            tenant: None,
             prompt_tokens: asks.context,
             prefix: Some(1),
         };

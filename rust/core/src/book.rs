@@ -18,32 +18,23 @@ use crate::program::{Class, Program, ProgramKey};
 use crate::queue::{Place, Waiting};
 use crate::request::Request;
 use crate::standing::Standings;
+use crate::tenant::{TenantKey, Tenants};
 use crate::tools::Tools;
 use crate::transitions::{Status, WorkerState};
 use crate::view::Counts;
 use crate::worker::Worker;
 
-/// The global queue: one line per class, and the waiters for whom some seat's room is kept.
+/// The global queue: each tenant's lines, and the waiters for whom some seat's room is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    pub(crate) returning: Waiting,
-    pub(crate) new: Waiting,
+    pub(crate) tenants: Tenants,
     pub(crate) claims: Waiting,
 }
 
 impl Queue {
+    /// The line of those who are accounted to nobody: of all, where there are no tenants.
     pub(crate) fn line(&self, class: Class) -> &Waiting {
-        match class {
-            Class::Returning => &self.returning,
-            Class::New => &self.new,
-        }
-    }
-
-    pub(crate) fn line_mut(&mut self, class: Class) -> &mut Waiting {
-        match class {
-            Class::Returning => &mut self.returning,
-            Class::New => &mut self.new,
-        }
+        self.tenants.get(TenantKey::NOBODY).line(class)
     }
 }
 
@@ -143,6 +134,7 @@ impl Book {
         self.generations += 1;
         let program = Program::new(name.clone(), self.generations, self.now);
         let key = ProgramKey(self.programs.insert(program));
+        self.queue.tenants.join(None);
         if let Some(name) = name {
             self.names.insert(name, key);
             self.counts.programs += 1;

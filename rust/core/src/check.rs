@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use crate::error::Error;
 use crate::ids::{RequestId, Tokens};
-use crate::program::{Line, Program, ProgramKey};
+use crate::program::{Class, Line, Program, ProgramKey};
 use crate::scheduler::Scheduler;
 use crate::transitions::{RequestState, Status, WorkerState};
 use crate::view::Counts;
@@ -40,7 +40,33 @@ impl Scheduler {
         for worker in self.book.workers.values() {
             self.check_worker(worker)?;
         }
+        self.check_tenants()?;
         self.check_queue()
+    }
+
+    fn check_tenants(&self) -> Result<(), Error> {
+        let tenants = &self.book.queue.tenants;
+        for (key, account) in tenants.iter() {
+            let programs = self.book.programs.iter();
+            let own: Vec<&Program> = programs
+                .map(|(_, program)| program)
+                .filter(|program| program.tenant == key)
+                .collect();
+            let entries = own.iter().filter_map(|program| program.entry);
+            let charged: Tokens = entries.map(|entry| entry.own).sum();
+            let global = |program: &&&Program| matches!(program.line, Some(Line::Global(..)));
+            let counted = (own.len(), charged, own.iter().filter(global).count());
+            let booked = (account.programs, account.charged, account.waiting());
+            ensure(counted == booked, || {
+                format!(
+                    "tenant {:?}: counted {counted:?}, booked {booked:?}",
+                    account.name
+                )
+            })?;
+        }
+        ensure(tenants.turns_are_right(), || {
+            "tenants out of turn".to_owned()
+        })
     }
 
     fn check_counts(&self) -> Result<(), Error> {
@@ -180,9 +206,12 @@ impl Scheduler {
     fn check_queue(&self) -> Result<(), Error> {
         let book = &self.book;
         let mut standing = BTreeSet::new();
-        let lines = [&book.queue.returning, &book.queue.new, &book.queue.claims];
-        let lines = lines
+        let tenants = &book.queue.tenants;
+        let global = [Class::Returning, Class::New].map(|class| tenants.lines(class));
+        let lines = global
             .into_iter()
+            .flatten()
+            .chain([&book.queue.claims])
             .chain(book.workers.values().map(|w| &w.returning));
         for line in lines {
             for waiter in line.iter() {

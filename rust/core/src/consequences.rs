@@ -164,6 +164,7 @@ impl Book {
     ) {
         let key = self.enrol(Some(name));
         let program = &mut self[key];
+        program.operator = memory.operator;
         program.group = memory.group.map(Into::into);
         program.context = memory.context_tokens;
         program.steps = 1;
@@ -182,7 +183,7 @@ impl Book {
             device_slack: worker.free().unwrap_or(0),
             reach_slack: worker.free().unwrap_or(0),
         });
-        if let (true, Some(seat)) = (fits, seat) {
+        if let (true, Some(seat)) = (fits && !memory.operator, seat) {
             self.set_status(key, Status::Active);
             let program = &mut self[key];
             program.seat = Some(seat);

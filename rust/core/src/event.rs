@@ -40,13 +40,24 @@ impl SeatFacts {
     }
 }
 
-/// A request that came.
+/// Whom programs are accounted to where tenants compete for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tenant<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its share against others'; 0 counts as 1.
+    pub weight: u32,
+}
+
+/// A request that came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrival<'a> {
     /// Its program; None: it is accounted for alone.
     pub program: Option<&'a str>,
     /// What the program belongs to: a parent, an RL group.
     pub group: Option<&'a str>,
+    /// Whom the program is accounted to from now on; None: nobody. Only the adaptive policy asks.
+    pub tenant: Option<Tenant<'a>>,
     /// Estimated prompt tokens.
     pub prompt_tokens: Tokens,
     /// Identity of its leading system prompt and tools.
@@ -69,7 +80,7 @@ pub struct Usage<'a> {
 }
 
 /// A program as an earlier run remembered it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory<'a> {
     /// What the program belongs to.
     pub group: Option<&'a str>,
@@ -79,4 +90,6 @@ pub struct Memory<'a> {
     pub seat: Option<(WorkerId, Rank)>,
     /// How long it had been silent.
     pub idle_ms: Millis,
+    /// An operator had paused it.
+    pub operator: bool,
 }

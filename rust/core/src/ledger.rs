@@ -5,6 +5,8 @@
 //! nothing else ever touches a sum.
 
 use crate::book::Book;
+use crate::config::PolicyName;
+use crate::event::Tenant;
 use crate::ids::{Millis, Seat, Tokens};
 use crate::program::ProgramKey;
 use crate::worker::Worker;
@@ -93,6 +95,8 @@ impl Book {
         if program.entry == Some(entry) {
             return;
         }
+        let before = program.entry.map_or(0, |entry| entry.own);
+        self.queue.tenants.charge(program.tenant, before, entry.own);
         if let Some(old) = program.entry.replace(entry) {
             // Joining first keeps a shared prefix known while its only member is written anew.
             if let Some(prefix) = entry.prefix {
@@ -109,12 +113,30 @@ impl Book {
         self.touch(seat);
     }
 
+    /// Accounts a program to another tenant, with what it is charged and where it waits.
+    pub(crate) fn account_to(&mut self, key: ProgramKey, tenant: Option<Tenant<'_>>) {
+        let tenant = tenant.filter(|_| self.config.policy == PolicyName::Adaptive);
+        let (from, charged) = (self[key].tenant, self[key].entry.map_or(0, |e| e.own));
+        let to = self.queue.tenants.join(tenant);
+        if from != to {
+            let line = self.step_out(key);
+            self.queue.tenants.charge(from, charged, 0);
+            self.queue.tenants.charge(to, 0, charged);
+            self[key].tenant = to;
+            if let Some(line) = line {
+                self.step_in(key, line);
+            }
+        }
+        self.queue.tenants.leave(from);
+    }
+
     /// Takes a program's entry out of its seat's book.
     pub(crate) fn discharge(&mut self, key: ProgramKey) {
         let Some(entry) = self[key].entry.take() else {
             return;
         };
-        let now = self.now;
+        let (now, tenant) = (self.now, self[key].tenant);
+        self.queue.tenants.charge(tenant, entry.own, 0);
         if let Some(worker) = self.workers.get_mut(&entry.seat) {
             entry.erase(key, worker);
             worker.freed.add(crate::decay::as_float(entry.own), now);

@@ -4,7 +4,7 @@ use crate::ids::Millis;
 use crate::program::Program;
 use crate::scheduler::Scheduler;
 use crate::transitions::Status;
-use crate::view::{Counts, ProgramView, WorkerView};
+use crate::view::{Counts, ProgramView, TenantView, WorkerView};
 
 impl Scheduler {
     /// The program of this name, if it is known.
@@ -44,6 +44,21 @@ impl Scheduler {
             .collect()
     }
 
+    /// All tenants that have programs, in no particular order.
+    pub fn tenants(&self) -> Vec<TenantView> {
+        let known = self.book.queue.tenants.iter();
+        known
+            .filter(|(_, account)| account.programs > 0)
+            .map(|(_, account)| TenantView {
+                tenant: account.name.clone(),
+                weight: account.weight,
+                charged_tokens: account.charged,
+                programs: account.programs,
+                waiting: account.waiting(),
+            })
+            .collect()
+    }
+
     /// How many there are of everything.
     pub fn counts(&self) -> Counts {
         self.book.counts
@@ -59,6 +74,8 @@ impl Scheduler {
             program: program.name.clone()?,
             generation: program.generation,
             group: program.group.clone(),
+            tenant: self.book.queue.tenants.get(program.tenant).name.clone(),
+            operator: program.operator,
             phase: program.phase(),
             status: program.status,
             seat: program.seat,

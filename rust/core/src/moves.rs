@@ -181,6 +181,7 @@ impl Book {
         self.silence(key);
         self.discharge(key);
         let program = self.programs.remove(key.0);
+        self.queue.tenants.leave(program.tenant);
         if let Some(count) = self.count_of(program.status) {
             *count -= 1;
         }
@@ -277,8 +278,9 @@ impl Book {
     /// Puts a program in line.
     pub(crate) fn step_in(&mut self, key: ProgramKey, line: Line) {
         self.step_out(key);
+        let tenant = self[key].tenant;
         match line {
-            Line::Global(class, waiter) => self.queue.line_mut(class).insert(waiter),
+            Line::Global(class, waiter) => self.queue.tenants.insert(tenant, class, waiter),
             Line::Origin(seat, waiter) => {
                 if let Some(worker) = self.workers.get_mut(&seat) {
                     worker.returning.insert(waiter);
@@ -307,10 +309,9 @@ impl Book {
     /// Takes it out, wherever it stands.
     pub(crate) fn step_out(&mut self, key: ProgramKey) -> Option<Line> {
         let line = self[key].line.take()?;
+        let tenant = self[key].tenant;
         match line {
-            Line::Global(class, waiter) => {
-                self.queue.line_mut(class).remove(&waiter);
-            }
+            Line::Global(class, waiter) => self.queue.tenants.remove(tenant, class, &waiter),
             Line::Origin(seat, waiter) => {
                 if let Some(worker) = self.workers.get_mut(&seat) {
                     worker.returning.remove(&waiter);

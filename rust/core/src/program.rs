@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::ids::{Millis, RequestId, Seat, Tokens};
 use crate::ledger::Entry;
 use crate::queue::{Place, Waiter};
+use crate::tenant::TenantKey;
 use crate::tools::ToolKind;
 use crate::transitions::{Phase, Status};
 
@@ -68,6 +69,7 @@ pub(crate) struct Program {
     /// None: nameless.
     pub(crate) name: Option<Arc<str>>,
     pub(crate) group: Option<Arc<str>>,
+    pub(crate) tenant: TenantKey,
     /// Grows with every program that ever came: a name that returns gets a new one.
     pub(crate) generation: u64,
     pub(crate) status: Status,
@@ -121,6 +123,7 @@ impl Program {
         Self {
             name,
             group: None,
+            tenant: TenantKey::NOBODY,
             generation,
             status: Status::New,
             seat: None,

@@ -52,6 +52,17 @@ pub enum Reason {
         /// Requests that wait.
         waiting: usize,
     },
+    /// Held: a tenant that occupies less for its weight goes first.
+    AnotherTurn {
+        /// What its own tenant occupies.
+        occupied: Tokens,
+        /// Its own tenant's weight.
+        weight: u32,
+        /// What the other occupies.
+        other: Tokens,
+        /// The other's weight.
+        other_weight: u32,
+    },
     /// Held: no worker takes new work.
     NoWorker,
     /// Rejected: no worker has been up for too long.
@@ -152,6 +163,18 @@ impl fmt::Display for Reason {
             Self::Behind { waiting } => {
                 write!(f, "held: {} wait for freed room", Grouped(*waiting as u64))
             }
+            Self::AnotherTurn {
+                occupied,
+                weight,
+                other,
+                other_weight,
+            } => write!(
+                f,
+                "held: its tenant occupies {} at weight {weight}, one with {} at weight \
+                 {other_weight} goes first",
+                Grouped(*occupied),
+                Grouped(*other)
+            ),
             Self::NoWorker => f.write_str("held: no worker is ready"),
             Self::Deserted => f.write_str("no worker is up, and none came back in time"),
             Self::WorkerUnready { seat } => write!(f, "held: worker {seat} is not ready"),

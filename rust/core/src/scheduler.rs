@@ -148,6 +148,7 @@ impl Scheduler {
             let (tool, duration) = (book[key].tool, now.saturating_sub(book[key].seen));
             book.tools.took(tool, duration);
         }
+        book.account_to(key, arrival.tenant);
         let turn = book.places;
         book.places += 1;
         let program = &mut book[key];

@@ -14,6 +14,10 @@ pub struct ProgramView {
     pub generation: u64,
     /// What it belongs to.
     pub group: Option<Arc<str>>,
+    /// Whom it is accounted to, where tenants compete for room.
+    pub tenant: Option<Arc<str>>,
+    /// An operator paused it.
+    pub operator: bool,
     /// Reasoning while any request of it is held or in flight.
     pub phase: Phase,
     /// Whether it has a seat.
@@ -63,6 +67,21 @@ pub struct WorkerView {
     pub acting: usize,
     /// Requests in flight.
     pub in_flight: u32,
+}
+
+/// One tenant as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantView {
+    /// Its name; None: everybody who names none.
+    pub tenant: Option<Arc<str>>,
+    /// Its share against others'.
+    pub weight: u32,
+    /// What its programs occupy, but for prefixes that they share.
+    pub charged_tokens: Tokens,
+    /// Its programs.
+    pub programs: usize,
+    /// Those of them in the global queue.
+    pub waiting: usize,
 }
 
 /// How many there are of everything.

@@ -71,7 +71,7 @@ fn a_group_is_the_last_one_told() {
             program: Some("a"),
             group: Some(group),
             prompt_tokens: 10,
-            prefix: None,
+            ..Arrival::default()
         };
         lab.core
             .arrive(RequestId(100 + id), arrival, lab.now)

@@ -7,13 +7,16 @@ use common::naive::{Naive, Verdict, verdicts};
 use common::world::{facts, name};
 use proptest::prelude::*;
 use thunder_core::{
-    Arrival, Decision, Millis, PolicyName, RequestId, Scheduler, SchedulerConfig, Seat, Tokens,
-    Usage, WorkerId, WorkerState,
+    Arrival, Decision, Millis, PolicyName, RequestId, Scheduler, SchedulerConfig, Seat, Tenant,
+    Tokens, Usage, WorkerId, WorkerState,
 };
+
+/// Names and weights.
+const TENANTS: [(&str, u32); 3] = [("a", 1), ("b", 3), ("c", 10)];
 
 #[derive(Clone, Debug)]
 enum Event {
-    Asks(Option<u8>, Tokens),
+    Asks(Option<u8>, Option<u8>, Tokens),
     Decodes(usize, Tokens),
     Finishes(usize, Tokens),
     Breaks(usize),
@@ -32,8 +35,8 @@ fn event() -> impl Strategy<Value = Event> {
         1 => Just(WorkerState::Down),
     ];
     prop_oneof![
-        6 => (prop::option::weighted(0.9, 0..14_u8), tokens.clone())
-            .prop_map(|(program, prompt)| Event::Asks(program, prompt)),
+        6 => (prop::option::weighted(0.9, 0..14_u8), prop::option::of(0..3_u8), tokens.clone())
+            .prop_map(|(program, tenant, prompt)| Event::Asks(program, tenant, prompt)),
         2 => (any::<usize>(), 1..300_u64).prop_map(|(which, tokens)| Event::Decodes(which, tokens)),
         6 => (any::<usize>(), 0..80_u64).prop_map(|(which, tokens)| Event::Finishes(which, tokens)),
         1 => any::<usize>().prop_map(Event::Breaks),
@@ -121,6 +124,7 @@ proptest! {
         config in pieces(),
         capacities in prop::collection::vec(800..1_600_u64, 1..4),
         ranks in 1..3_u16,
+        tenants in any::<bool>(),
         events in prop::collection::vec(event(), 1..150),
     ) {
         let mut core = Scheduler::new(config.clone()).unwrap();
@@ -133,14 +137,20 @@ proptest! {
         let (mut alive, mut flying) = (Vec::new(), Vec::new());
         for event in events {
             match event {
-                Event::Asks(program, prompt_tokens) => {
+                Event::Asks(program, tenant, prompt_tokens) => {
                     let id = RequestId(next);
                     next += 1;
                     let program = program.map(name);
                     let program = program.as_deref();
-                    let arrival = Arrival { program, group: None, prompt_tokens, prefix: None };
+                    let tenant = tenant.filter(|_| tenants).map(|number| TENANTS[usize::from(number)]);
+                    let arrival = Arrival {
+                        program,
+                        tenant: tenant.map(|(name, weight)| Tenant { name, weight }),
+                        prompt_tokens,
+                        ..Arrival::default()
+                    };
                     core.arrive(id, arrival, now).unwrap();
-                    naive.asks(id, program, prompt_tokens, now);
+                    naive.asks(id, program, tenant, prompt_tokens, now);
                     alive.push((id, prompt_tokens));
                 }
                 Event::Decodes(which, tokens) => if let Some(id) = pick(&flying, which) {

@@ -15,7 +15,7 @@ use common::config;
 use serde_json::{Value, json};
 use thunder_core::{
     Arrival, Decision, Memory, Millis, PolicyName, Rank, RequestId, Scheduler, SchedulerConfig,
-    Seat, SeatFacts, Usage, WorkerId,
+    Seat, SeatFacts, Tenant, Usage, WorkerId,
 };
 
 fn traces() -> PathBuf {
@@ -98,6 +98,12 @@ fn happen(core: &mut Scheduler, event: &str, of: &Value, now: Millis) {
             let arrival = Arrival {
                 program: of["program"].as_str(),
                 group: of["group"].as_str(),
+                tenant: of["tenant"].as_str().map(|name| Tenant {
+                    name,
+                    weight: of["weight"]
+                        .as_u64()
+                        .map_or(1, |w| w.try_into().expect("small")),
+                }),
                 prompt_tokens: number(&of["prompt_tokens"]),
                 prefix: of["prefix"].as_u64(),
             };
@@ -130,6 +136,7 @@ fn happen(core: &mut Scheduler, event: &str, of: &Value, now: Millis) {
                 context_tokens: number(&of["context_tokens"]),
                 seat: rank.map(|rank| (worker(), rank)),
                 idle_ms: number(&of["idle_ms"]),
+                operator: of["operator"].as_bool().unwrap_or(false),
             };
             core.remember(program(), memory, now)
         }

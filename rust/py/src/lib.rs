@@ -36,7 +36,7 @@ mod _core {
         AgentProgram, AgentTurn, SimulationReport, baselines, simulate, workloads,
     };
     #[pymodule_export]
-    use crate::views::{ProgramView, WorkerView};
+    use crate::views::{ProgramView, TenantView, WorkerView};
     #[pymodule_export]
     use crate::wire::{RequestFacts, ResponseScanner, scan_request};
 

@@ -15,7 +15,7 @@ use thunder_core as core;
 use thunder_core::{Error, PolicyName, Rank, RequestId, Seat, WorkerId};
 
 use crate::decisions::to_python;
-use crate::views::{ProgramView, WorkerView};
+use crate::views::{ProgramView, TenantView, WorkerView};
 
 mod raised {
     //! The classes of `thunder_router.errors`, imported when first raised.
@@ -241,12 +241,19 @@ impl Scheduler {
 
     // === Requests ===
 
-    #[pyo3(signature = (request, *, program, group = None, prompt_tokens, prefix = None, now_ms))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "keyword-only in Python, each with its name"
+    )]
+    #[pyo3(signature = (request, *, program, group = None, tenant = None, weight = 1, prompt_tokens,
+        prefix = None, now_ms))]
     fn arrive(
         &self,
         request: u64,
         program: Option<&str>,
         group: Option<&str>,
+        tenant: Option<&str>,
+        weight: u32,
         prompt_tokens: u64,
         prefix: Option<u64>,
         now_ms: u64,
@@ -254,6 +261,7 @@ impl Scheduler {
         let arrival = core::Arrival {
             program,
             group,
+            tenant: tenant.map(|name| core::Tenant { name, weight }),
             prompt_tokens,
             prefix,
         };
@@ -320,7 +328,8 @@ impl Scheduler {
         clippy::too_many_arguments,
         reason = "keyword-only in Python, each with its name"
     )]
-    #[pyo3(signature = (program, *, group, context_tokens, worker, rank, idle_ms, now_ms))]
+    #[pyo3(signature = (program, *, group, context_tokens, worker, rank, idle_ms, operator = false,
+        now_ms))]
     fn remember(
         &self,
         program: &str,
@@ -329,6 +338,7 @@ impl Scheduler {
         worker: Option<u32>,
         rank: Option<u16>,
         idle_ms: u64,
+        operator: bool,
         now_ms: u64,
     ) -> PyResult<()> {
         let memory = core::Memory {
@@ -336,6 +346,7 @@ impl Scheduler {
             context_tokens,
             seat: worker.map(|worker| (WorkerId(worker), Rank(rank.unwrap_or(0)))),
             idle_ms,
+            operator,
         };
         self.event(|core| core.remember(program, memory, now_ms))
     }
@@ -372,6 +383,10 @@ impl Scheduler {
 
     fn workers(&self) -> PyResult<Vec<WorkerView>> {
         self.with(|core| core.workers().into_iter().map(WorkerView).collect())
+    }
+
+    fn tenants(&self) -> PyResult<Vec<TenantView>> {
+        self.with(|core| core.tenants().into_iter().map(TenantView).collect())
     }
 
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

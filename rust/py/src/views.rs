@@ -25,6 +25,16 @@ impl ProgramView {
     }
 
     #[getter]
+    fn tenant(&self) -> Option<&str> {
+        self.0.tenant.as_deref()
+    }
+
+    #[getter]
+    fn operator(&self) -> bool {
+        self.0.operator
+    }
+
+    #[getter]
     fn phase(&self) -> &'static str {
         self.0.phase.as_str()
     }
@@ -77,6 +87,38 @@ impl ProgramView {
     #[getter]
     fn held_ms(&self) -> u64 {
         self.0.held_ms
+    }
+}
+
+/// One tenant as it stands.
+#[pyclass(frozen, module = "thunder_router._core")]
+pub(crate) struct TenantView(pub(crate) core::TenantView);
+
+#[pymethods]
+impl TenantView {
+    #[getter]
+    fn tenant(&self) -> Option<&str> {
+        self.0.tenant.as_deref()
+    }
+
+    #[getter]
+    fn weight(&self) -> u32 {
+        self.0.weight
+    }
+
+    #[getter]
+    fn charged_tokens(&self) -> u64 {
+        self.0.charged_tokens
+    }
+
+    #[getter]
+    fn programs(&self) -> usize {
+        self.0.programs
+    }
+
+    #[getter]
+    fn waiting(&self) -> usize {
+        self.0.waiting
     }
 }
 

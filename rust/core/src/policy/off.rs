@@ -31,7 +31,7 @@ impl Policy for Off {
     }
 
     fn act(&self, book: &mut Book, _: &[Seat], _: Millis) {
-        while let Some(waiter) = book.queue.new.oldest() {
+        while let Some(waiter) = book.queue.line(Class::New).oldest() {
             if !admit_openly(book, waiter.program) {
                 break;
             }

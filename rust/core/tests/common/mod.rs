@@ -109,14 +109,17 @@ impl Lab {
         prompt_tokens: Tokens,
         prefix: Option<u64>,
     ) -> RequestId {
-        let request = RequestId(self.next);
-        self.next += 1;
-        let arrival = Arrival {
+        self.ask_with(Arrival {
             program,
-            group: None,
             prompt_tokens,
             prefix,
-        };
+            ..Arrival::default()
+        })
+    }
+
+    pub fn ask_with(&mut self, arrival: Arrival<'_>) -> RequestId {
+        let request = RequestId(self.next);
+        self.next += 1;
         self.core
             .arrive(request, arrival, self.now)
             .expect("a new request");
@@ -176,10 +179,9 @@ impl Lab {
 
     pub fn remember(&mut self, program: &str, context_tokens: Tokens, worker: Option<u32>) {
         let memory = Memory {
-            group: None,
             context_tokens,
             seat: worker.map(|worker| (WorkerId(worker), Rank(0))),
-            idle_ms: 0,
+            ..Memory::default()
         };
         self.core
             .remember(program, memory, self.now)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use thunder_core::{
     Arrival, Decision, Memory, Millis, PolicyName, Rank, Rejection, RequestId, Scheduler,
-    SchedulerConfig, Seat, SeatFacts, Status, Tokens, Usage, WorkerId, WorkerState,
+    SchedulerConfig, Seat, SeatFacts, Status, Tenant, Tokens, Usage, WorkerId, WorkerState,
 };
 
 /// Something that happens. Indexes are taken modulo what there is, so that every history makes
@@ -123,6 +123,16 @@ pub fn name(program: u8) -> String {
     format!("program-{program}")
 }
 
+/// Of three that compete, by the size of the request, so that programs also move between them.
+fn tenant(prompt: Tokens) -> Option<Tenant<'static>> {
+    let named = |name, weight| Some(Tenant { name, weight });
+    match prompt % 9 {
+        0..=2 => named("a", 1),
+        3..=5 => named("b", 3),
+        _ => None,
+    }
+}
+
 pub fn facts(capacity: Option<Tokens>, host: Tokens, sessions: bool) -> SeatFacts {
     SeatFacts {
         device_tokens: capacity,
@@ -193,9 +203,10 @@ impl World {
                 let program = program.map(name);
                 let arrival = Arrival {
                     program: program.as_deref(),
-                    group: None,
+                    tenant: tenant(prompt),
                     prompt_tokens: prompt,
                     prefix,
+                    ..Arrival::default()
                 };
                 core.arrive(id, arrival, now).expect("a new request");
                 assert!(core.arrive(id, arrival, now).is_err(), "twice");
@@ -253,10 +264,11 @@ impl World {
                 worker,
             } => {
                 let memory = Memory {
-                    group: None,
                     context_tokens: context,
                     seat: worker.map(|worker| (WorkerId(worker), Rank(0))),
                     idle_ms: 10,
+                    operator: context % 7 == 0,
+                    ..Memory::default()
                 };
                 drop(core.remember(&name(program), memory, now));
             }

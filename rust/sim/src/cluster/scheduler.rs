@@ -62,6 +62,7 @@ impl Router for Core {
         let arrival = Arrival {
             program: Some(ask.program),
             group: None,
+            tenant: None,
             prompt_tokens: ask.prompt_tokens(),
             prefix: ask.prefix,
         };

@@ -1,4 +1,4 @@
-//! Who gets freed room: promises first, then the overdue, then the shortest.
+//! Who gets freed room: promises first, then tenant by tenant the overdue, then the shortest.
 //!
 //! If the shortest of a class does not fit the roomiest seat, nobody of that class fits anywhere:
 //! each question costs one look, and each admission O(log n). (A shared prefix that only another
@@ -14,6 +14,7 @@ use crate::ids::{Millis, Seat, Tokens};
 use crate::program::{Class, Line, ProgramKey};
 use crate::queue::Waiter;
 use crate::reason::Reason;
+use crate::tenant::TenantKey;
 use crate::worker::Worker;
 
 /// Waiters that seats refused are looked past, but only so many in one round: a worker that refuses
@@ -47,23 +48,11 @@ pub(super) fn fill(book: &mut Book, now: Millis) {
 /// Admits one program, the one whose turn it is. False: nobody fits.
 fn admit_next(book: &mut Book, now: Millis, aside: &mut Aside) -> bool {
     loop {
-        let promised = roomiest(book, Class::New)
-            .filter(|_| !aside.claims)
-            .and_then(|room| book.queue.claims.oldest_that_fits(room))
-            .or_else(|| overdue(book, now));
-        let shortest = [Class::Returning, Class::New];
-        let shortest = shortest.map(|class| book.queue.line(class).shortest());
-        let candidates = [promised, shortest[0], shortest[1]];
-        let mut refused = None;
-        for waiter in candidates.iter().flatten() {
-            if seat_it(book, waiter) || displacement::seat_it(book, waiter, now) {
-                return true;
-            }
-            if was_refused(book, waiter.program) {
-                refused = Some(waiter.program);
-                break;
-            }
-        }
+        let refused = match try_in_turn(book, now, aside) {
+            Tried::Seated => return true,
+            Tried::Refused(key) => Some(key),
+            Tried::Nobody => None,
+        };
         let Some(key) = refused.filter(|_| aside.waiters.len() < LOOK_PAST) else {
             return false;
         };
@@ -78,16 +67,60 @@ fn admit_next(book: &mut Book, now: Millis, aside: &mut Aside) -> bool {
     }
 }
 
+/// What came of looking for somebody to seat.
+enum Tried {
+    Seated,
+    /// Seats refused this one: it is looked past.
+    Refused(ProgramKey),
+    Nobody,
+}
+
+/// Seats the first who fits: one with a claim, else tenant after tenant in the order of their turns.
+fn try_in_turn(book: &mut Book, now: Millis, aside: &Aside) -> Tried {
+    let promised = roomiest(book, Class::New)
+        .filter(|_| !aside.claims)
+        .and_then(|room| book.queue.claims.oldest_that_fits(room));
+    if let Some(waiter) = promised
+        && let done @ (Tried::Seated | Tried::Refused(_)) = try_it(book, &waiter, now)
+    {
+        return done;
+    }
+    let mut turn = book.queue.tenants.first();
+    while let Some(tenant) = turn {
+        let shortest = [Class::Returning, Class::New];
+        let shortest = shortest.map(|class| book.queue.tenants.get(tenant).line(class).shortest());
+        let candidates = [overdue(book, tenant, now), shortest[0], shortest[1]];
+        for waiter in candidates.iter().flatten() {
+            if let done @ (Tried::Seated | Tried::Refused(_)) = try_it(book, waiter, now) {
+                return done;
+            }
+        }
+        turn = book.queue.tenants.after(tenant);
+    }
+    Tried::Nobody
+}
+
+fn try_it(book: &mut Book, waiter: &Waiter, now: Millis) -> Tried {
+    if seat_it(book, waiter) || displacement::seat_it(book, waiter, now) {
+        Tried::Seated
+    } else if was_refused(book, waiter.program) {
+        Tried::Refused(waiter.program)
+    } else {
+        Tried::Nobody
+    }
+}
+
 fn roomiest(book: &Book, class: Class) -> Option<Tokens> {
     book.standings.roomiest(class).next().map(|(room, _)| room)
 }
 
-/// The oldest waiter that fits somewhere, if it has waited too long for shortest-first.
-fn overdue(book: &Book, now: Millis) -> Option<Waiter> {
+/// The tenant's oldest waiter that fits somewhere, if it has waited too long for shortest-first.
+fn overdue(book: &Book, tenant: TenantKey, now: Millis) -> Option<Waiter> {
     let classes = [Class::Returning, Class::New].into_iter();
     let fitting = classes.filter_map(|class| {
         let room = roomiest(book, class)?;
-        book.queue.line(class).oldest_that_fits(room)
+        let line = book.queue.tenants.get(tenant).line(class);
+        line.oldest_that_fits(room)
     });
     let oldest = fitting.min_by_key(|waiter| waiter.place)?;
     claims::is_overdue(book, oldest.program, now).then_some(oldest)
@@ -161,7 +194,9 @@ pub(super) fn why(book: &Book, key: ProgramKey) -> Reason {
     };
     let class = book[key].class();
     let need = book.need(worker, book[key].prefix, waiter.size);
-    if need > room(&book.config, worker, class) {
+    if book.queue.tenants.yields(book[key].tenant) {
+        another_turn(book, key)
+    } else if need > room(&book.config, worker, class) {
         Reason::NoRoom(explain(&book.config, worker, class, need))
     } else if was_refused(book, key) {
         Reason::Refused
@@ -170,10 +205,25 @@ pub(super) fn why(book: &Book, key: ProgramKey) -> Reason {
     }
 }
 
+fn another_turn(book: &Book, key: ProgramKey) -> Reason {
+    let tenants = &book.queue.tenants;
+    let own = tenants.get(book[key].tenant);
+    let other = tenants.get(tenants.first().unwrap_or(book[key].tenant));
+    Reason::AnotherTurn {
+        occupied: own.charged,
+        weight: own.weight,
+        other: other.charged,
+        other_weight: other.weight,
+    }
+}
+
 /// Tells those who are next that their turn comes, once per wait.
 pub(super) fn prepare(book: &mut Book) {
+    let Some(tenant) = book.queue.tenants.first() else {
+        return;
+    };
     for class in [Class::Returning, Class::New] {
-        if let Some(waiter) = book.queue.line(class).shortest() {
+        if let Some(waiter) = book.queue.tenants.get(tenant).line(class).shortest() {
             announce(book, waiter.program);
         }
     }

@@ -24,29 +24,38 @@ pub(super) fn is_overdue(book: &Book, key: ProgramKey, now: Millis) -> bool {
     bound.is_some_and(|bound| book.waited(key, now) >= bound)
 }
 
-/// The oldest waiter without a claim.
-fn oldest(book: &Book) -> Option<Waiter> {
-    let lines = [Class::Returning, Class::New].map(|class| book.queue.line(class).oldest());
-    lines
-        .into_iter()
-        .flatten()
-        .min_by_key(|waiter| waiter.place)
+/// The oldest waiter of each tenant without a claim, in the order of their turns.
+fn oldest_of_each(book: &Book) -> impl Iterator<Item = Waiter> {
+    let tenants = &book.queue.tenants;
+    let turns = std::iter::successors(tenants.first(), |tenant| tenants.after(*tenant));
+    turns.filter_map(|tenant| {
+        let lines = [Class::Returning, Class::New];
+        let oldest = lines.map(|class| tenants.get(tenant).line(class).oldest());
+        oldest
+            .into_iter()
+            .flatten()
+            .min_by_key(|waiter| waiter.place)
+    })
 }
 
 /// When the next waiter will have waited long enough for a claim.
 pub(super) fn next_claim_at(book: &Book) -> Option<Millis> {
     let bound = book.config.reservation_ms?;
-    let due = book.head(oldest(book)?.program)?.arrived + bound;
-    (due > book.now).then_some(due)
+    let heads = oldest_of_each(book).filter_map(|waiter| book.head(waiter.program));
+    let due = heads.map(|head| head.arrived + bound);
+    due.filter(|due| *due > book.now).min()
 }
 
-/// Gives claims to those who are overdue, as long as there are seats to claim.
+/// Gives claims to those who are overdue and whose tenant's turn it is, as long as there are seats
+/// to claim: the overdue of one tenant do not pass whom another has waiting.
 pub(super) fn make(book: &mut Book, now: Millis) {
-    while let Some(waiter) = oldest(book) {
-        let key = waiter.program;
-        if !is_overdue(book, key, now) {
+    loop {
+        let oldest = oldest_of_each(book).next();
+        let overdue = oldest.filter(|waiter| is_overdue(book, waiter.program, now));
+        let Some(waiter) = overdue else {
             return;
-        }
+        };
+        let key = waiter.program;
         let Some(seat) = claimable(book, &waiter) else {
             return;
         };
@@ -121,7 +130,8 @@ pub(super) fn slice_is_over(
     let other = if book.config.reservation_ms.is_some() {
         worker.claim
     } else {
-        oldest(book).map(|oldest| oldest.program)
+        let oldest = oldest_of_each(book).min_by_key(|waiter| waiter.place);
+        oldest.map(|oldest| oldest.program)
     };
     let waited = book.waited(other?, now);
     let over = seated >= slice && waited >= book.config.time_slice_ms?;

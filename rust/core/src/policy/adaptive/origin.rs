@@ -65,8 +65,8 @@ pub(super) fn serve(book: &mut Book, seat: Seat) {
             return;
         };
         let key = waiter.program;
-        if origin(book, key).is_none() {
-            // Claimed, flushed or not ready by now: there is nothing to wait for.
+        if origin(book, key).is_none() || book.queue.tenants.yields(book[key].tenant) {
+            // Claimed, flushed or not ready by now, or another tenant's turn: nothing to wait for.
             let class = book[key].class();
             book.step_in(key, Line::Global(class, waiter));
             continue;

@@ -5,7 +5,14 @@ use thunder_core::{Millis, RequestId, Tokens};
 use super::{At, Naive, Program, Request};
 
 impl Naive {
-    pub fn asks(&mut self, id: RequestId, name: Option<&str>, prompt: Tokens, now: Millis) {
+    pub fn asks(
+        &mut self,
+        id: RequestId,
+        name: Option<&str>,
+        tenant: Option<(&str, u32)>,
+        prompt: Tokens,
+        now: Millis,
+    ) {
         self.now = now;
         let known = self.known().into_iter();
         let mut named = known.filter(|p| name.is_some() && self.is(*p).name.as_deref() == name);
@@ -22,6 +29,7 @@ impl Naive {
                 self.programs.len() - 1
             }
         });
+        self.account_to(program, tenant);
         self.requests.push(Request {
             id,
             program,
@@ -107,6 +115,7 @@ impl Naive {
     pub(super) fn forget(&mut self, program: usize) {
         self.programs[program] = None;
         self.free.push(program);
+        self.forget_tenants();
     }
 
     pub fn releases(&mut self, name: &str, now: Millis) {

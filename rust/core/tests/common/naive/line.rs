@@ -52,12 +52,12 @@ impl Naive {
         seats.map(|seat| (self.room(seat, returning), seat)).max()
     }
 
-    /// Waiters of one class without a claim.
-    pub(super) fn line(&self, returning: bool) -> Vec<usize> {
+    /// A tenant's waiters of one class without a claim.
+    pub(super) fn line(&self, tenant: Option<&String>, returning: bool) -> Vec<usize> {
         let queued = self.queued().into_iter();
         let unclaimed = queued.filter(|p| self.is(*p).claim.is_none());
         unclaimed
-            .filter(|p| self.returns(*p) == returning)
+            .filter(|p| self.is(*p).tenant.as_ref() == tenant && self.returns(*p) == returning)
             .collect()
     }
 
@@ -71,17 +71,19 @@ impl Naive {
         let promised = claimed
             .filter(|p| fits(*p, false))
             .min_by_key(|p| self.place(*p));
-        let mut fitting: Vec<usize> = Vec::new();
-        for returning in [true, false] {
-            let line = self.line(returning).into_iter();
-            fitting.extend(line.filter(|p| fits(*p, returning)));
-        }
-        let oldest = fitting.into_iter().min_by_key(|p| self.place(*p));
-        let overdue = oldest.filter(|p| self.is_overdue(*p));
-        let mut candidates: Vec<usize> = promised.or(overdue).into_iter().collect();
-        for returning in [true, false] {
-            let line = self.line(returning).into_iter();
-            candidates.extend(line.min_by_key(|p| (self.size(*p), self.place(*p))));
+        let mut candidates: Vec<usize> = promised.into_iter().collect();
+        for tenant in self.turns() {
+            let mut fitting: Vec<usize> = Vec::new();
+            for returning in [true, false] {
+                let line = self.line(tenant.as_ref(), returning).into_iter();
+                fitting.extend(line.filter(|p| fits(*p, returning)));
+            }
+            let oldest = fitting.into_iter().min_by_key(|p| self.place(*p));
+            candidates.extend(oldest.filter(|p| self.is_overdue(*p)));
+            for returning in [true, false] {
+                let line = self.line(tenant.as_ref(), returning).into_iter();
+                candidates.extend(line.min_by_key(|p| (self.size(*p), self.place(*p))));
+            }
         }
         for program in candidates {
             if let Some((room, seat)) = self.roomiest(self.returns(program))
@@ -107,14 +109,13 @@ impl Naive {
 
     pub(super) fn make_claims(&mut self) {
         loop {
-            let queued = self.queued().into_iter();
-            let unclaimed = queued.filter(|p| self.is(*p).claim.is_none());
-            let Some(oldest) = unclaimed.min_by_key(|p| self.place(*p)) else {
+            let mut oldest = self.turns().into_iter().filter_map(|tenant| {
+                let lines = [true, false].map(|returning| self.line(tenant.as_ref(), returning));
+                lines.concat().into_iter().min_by_key(|p| self.place(*p))
+            });
+            let Some(oldest) = oldest.next().filter(|p| self.is_overdue(*p)) else {
                 return;
             };
-            if !self.is_overdue(oldest) {
-                return;
-            }
             let seats = self.open_seats().into_iter();
             let large = seats.filter(|seat| self.size(oldest) <= self.workers[*seat].capacity);
             let Some(seat) = large.max_by_key(|seat| (self.room(*seat, false), *seat)) else {

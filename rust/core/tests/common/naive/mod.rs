@@ -16,7 +16,9 @@ mod events;
 mod line;
 mod room;
 mod seats;
+mod tenants;
 
+use tenants::Tenant;
 use thunder_core::{Decision, Millis, RequestId, SchedulerConfig, Seat, Tokens, WorkerState};
 
 /// A decision without its reason.
@@ -72,6 +74,8 @@ struct Request {
 #[derive(Clone, Debug, Default)]
 struct Program {
     name: Option<String>,
+    /// None: accounted to nobody.
+    tenant: Option<String>,
     seat: Option<usize>,
     had_seat: bool,
     context: Tokens,
@@ -101,6 +105,8 @@ pub struct Naive {
     /// In order of arrival.
     requests: Vec<Request>,
     workers: Vec<Worker>,
+    tenants: Vec<Tenant>,
+    tenants_ever: u64,
     out: Vec<Verdict>,
 }
 
@@ -120,6 +126,8 @@ impl Naive {
             free: Vec::new(),
             requests: Vec::new(),
             workers: seats.iter().map(worker).collect(),
+            tenants: Vec::new(),
+            tenants_ever: 0,
             out: Vec::new(),
         }
     }
