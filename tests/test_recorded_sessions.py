@@ -189,7 +189,7 @@ def test_a_journal_becomes_a_trace_that_can_be_played(
 ) -> None:
     out = tmp_path / "trace.json"
     assert main(["trace", "convert", str(TRACES / "adaptive.jsonl"), str(out)]) == 0
-    assert capsys.readouterr().err == "read=journal sessions=21 turns=108\n"
+    assert capsys.readouterr().err == "read=journal sessions=21 turns=106\n"
     trace = load(out)
     assert trace.form == "trace"
     assert trace.sessions[1][:2] == [(5_011, 255, 0, 47.652), (6_243, 635, 5_266, 6.646)]
