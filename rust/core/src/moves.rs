@@ -297,12 +297,16 @@ impl Book {
         self[key].line = Some(line);
     }
 
-    /// After its size or its earliest request changed: the same line, at the right place.
+    /// After its size, its class or its earliest request changed: the same line, at the right place.
     pub(crate) fn realign(&mut self, key: ProgramKey) {
         if let Some(line) = self.step_out(key)
             && let Some(waiter) = self.waiter(key)
         {
-            self.step_in(key, line.of(waiter));
+            let line = match line {
+                Line::Global(..) => Line::Global(self[key].class(), waiter),
+                Line::Origin(..) | Line::Claim(..) => line.of(waiter),
+            };
+            self.step_in(key, line);
         }
     }
 
