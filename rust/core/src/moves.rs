@@ -1,6 +1,7 @@
 //! The changes that decisions stand for. Each keeps the whole book consistent.
 
 use crate::book::Book;
+use crate::config::PolicyName;
 use crate::deadlines::Alarm;
 use crate::decay::as_float;
 use crate::decision::{Decision, Rejection};
@@ -302,9 +303,12 @@ impl Book {
         if let Some(line) = self.step_out(key)
             && let Some(waiter) = self.waiter(key)
         {
+            // The other policies have one line for both classes.
             let line = match line {
-                Line::Global(..) => Line::Global(self[key].class(), waiter),
-                Line::Origin(..) | Line::Claim(..) => line.of(waiter),
+                Line::Global(..) if self.config.policy == PolicyName::Adaptive => {
+                    Line::Global(self[key].class(), waiter)
+                }
+                _ => line.of(waiter),
             };
             self.step_in(key, line);
         }
