@@ -45,6 +45,7 @@ def _figure_4(letter: str, name: str, workload: str, model: str, sizes: tuple[in
 def _claude_code(workers: int) -> Scenario:
     day = _day(
         workload="claude-code",
+        model="qwen3-coder-30b",
         workers=workers,
         programs=64 * workers,
         warmup_s=900,

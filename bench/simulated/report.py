@@ -28,16 +28,16 @@ class Target:
 TARGETS = (
     Target("mini-SWE, 2 workers, 144", "cache_aware", 2.0),
     Target("OpenHands, 2 workers, 144", "cache_aware", 3.5),
-    Target("Claude Code, 4 workers, 256", "cache_aware", 2.4),
+    Target("Claude Code, Qwen3-Coder-30B, 4 workers, 256", "cache_aware", 2.4),
     Target("mini-SWE, 2 workers, 144", "thunder_agent", 1.13),
     Target("OpenHands, 2 workers, 144", "thunder_agent", 1.18),
     Target("mini-SWE, 96", "paper", 1.05),
     Target("OpenHands, 96", "paper", 1.12),
-    Target("Claude Code, 64", "paper", 2.3),
+    Target("Claude Code, Qwen3-Coder-30B, 64", "paper", 2.3),
 )
 NEVER_BELOW = Target("", "thunder_agent", 0.97)
 """Of the public ThunderAgent, in every scenario."""
-LONGEST_HOLD = ("Claude Code, 4 workers, 256", 1_300.0)
+LONGEST_HOLD = ("Claude Code, Qwen3-Coder-30B, 4 workers, 256", 1_300.0)
 """Seconds."""
 LINEAR_WITHIN = 0.05
 

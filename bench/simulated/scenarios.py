@@ -74,12 +74,21 @@ def scenarios(claude_code: str) -> tuple[Scenario, ...]:
         ),
         Scenario("OSWorld (5 s tools), 96", {"workload": "osworld"}),
         Scenario("OpenHands, tools 8× slower, 96", {"workload": "openhands", "tool_scale": 8}),
-        Scenario("Claude Code, 64", {"workload": claude_code, "programs": 64}),
+        Scenario(
+            "Claude Code, Qwen3-Coder-30B, 64",
+            {"workload": claude_code, "model": "qwen3-coder-30b", "programs": 64},
+        ),
+        Scenario("Claude Code, GLM-4.6, 64", {"workload": claude_code, "programs": 64}),
         Scenario("mini-SWE, 2 workers, 144", two),
         Scenario("OpenHands, 2 workers, 144", {"workload": "openhands", **two}),
         Scenario(
-            "Claude Code, 4 workers, 256",
-            {"workload": claude_code, "workers": 4, "programs": 256},
+            "Claude Code, Qwen3-Coder-30B, 4 workers, 256",
+            {
+                "workload": claude_code,
+                "model": "qwen3-coder-30b",
+                "workers": 4,
+                "programs": 256,
+            },
         ),
         Scenario("mini-SWE, never released, 96", {"never_release": True}),
         Scenario(
