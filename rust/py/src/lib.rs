@@ -5,6 +5,7 @@
 
 mod decisions;
 mod engine;
+mod errors;
 mod head;
 mod model;
 mod scheduler;

@@ -5,7 +5,6 @@
 //! is asked for. A panic inside the core becomes an `InvariantError`: its books cannot be trusted
 //! any more, but its process can.
 
-use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,41 +14,8 @@ use thunder_core as core;
 use thunder_core::{Error, PolicyName, Rank, RequestId, Seat, WorkerId};
 
 use crate::decisions::to_python;
+use crate::errors::{panicked, raise, raised};
 use crate::views::{ProgramView, TenantView, WorkerView};
-
-mod raised {
-    //! The classes of `thunder_router.errors`, imported when first raised.
-    pyo3::import_exception!(thunder_router.errors, ConfigError);
-    pyo3::import_exception!(thunder_router.errors, DuplicateRequestError);
-    pyo3::import_exception!(thunder_router.errors, InvariantError);
-    pyo3::import_exception!(thunder_router.errors, TransitionError);
-    pyo3::import_exception!(thunder_router.errors, UnknownProgramError);
-    pyo3::import_exception!(thunder_router.errors, UnknownRequestError);
-    pyo3::import_exception!(thunder_router.errors, UnknownWorkerError);
-}
-
-/// The one table from the core's errors to Python's. No catch-all: a new error needs a name here.
-fn raise(error: &Error) -> PyErr {
-    let message = error.to_string();
-    match error {
-        Error::UnknownProgram(_) => raised::UnknownProgramError::new_err(message),
-        Error::UnknownWorker(_) => raised::UnknownWorkerError::new_err(message),
-        Error::UnknownRequest(_) => raised::UnknownRequestError::new_err(message),
-        Error::DuplicateRequest(_) => raised::DuplicateRequestError::new_err(message),
-        Error::BadTransition { .. } => raised::TransitionError::new_err(message),
-        Error::BadConfig(_) => raised::ConfigError::new_err(message),
-        Error::Invariant(_) => raised::InvariantError::new_err(message),
-    }
-}
-
-fn panicked(payload: &(dyn Any + Send)) -> PyErr {
-    let said = payload
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message");
-    raised::InvariantError::new_err(format!("the scheduler panicked: {said}"))
-}
 
 /// The scheduler's constants.
 #[pyclass(frozen, module = "thunder_router._core")]
