@@ -396,3 +396,17 @@ World.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow],
 )
 TestWorld = World.TestCase
+
+
+def test_what_is_thawed_is_asked_for_with_its_record_as_it_is_kept() -> None:
+    world = World()
+    world.engine_comes_up()
+    world.prepare(program="a", wait_ms=0)
+    world.all_goes_well(steps=6)
+    world.pause(program="a", waiting=True)
+    world.all_goes_well(steps=1)
+    world.restore(program="a")  # its first use too: both change the record
+    (thaw,) = (work for work in world.work if isinstance(work, actions.Do))
+    assert thaw.step is Step.THAW
+    assert thaw.target == world.journal["resources", world.key(thaw) or ""]
+    world.teardown()

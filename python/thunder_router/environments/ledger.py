@@ -107,8 +107,9 @@ class Ledger:
             case events.Paused():
                 freezing.paused(books, event, now_ms)
             case events.Restored():
-                freezing.restored(books, event, now_ms)
+                # First what changes its record: a step is asked for with the record as it is kept.
                 self._came(event.program)
+                freezing.restored(books, event, now_ms)
             case events.EnvironmentUsed():
                 self._came(event.program)
             case events.PrepareAsked():
